@@ -1,0 +1,145 @@
+// Package redigo lets redlock use a gomodule/redigo pool as a node.
+package redigo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/redlock/pool"
+)
+
+type node struct {
+	pool *redis.Pool
+	addr string
+}
+
+// NewPool makes a node of a redigo pool, which the caller keeps and closes.
+//
+// Set DialContext (or a connect timeout) so that connecting ends with the
+// request, and MaxIdle to the number of locks taken at a time, or connections
+// are made anew under load. With MaxActive also set Wait.
+func NewPool(p *redis.Pool) pool.Pool { return NewNamedPool(p, "") }
+
+// NewNamedPool is NewPool for a node that errors and observers call addr. A
+// redigo pool does not know whom it dials, so without it they say node 0, 1, ….
+func NewNamedPool(p *redis.Pool, addr string) pool.Pool { return &node{pool: p, addr: addr} }
+
+func (n *node) Addr() string { return n.addr }
+
+func (n *node) Eval(ctx context.Context, s *pool.Script, keys []string, args ...any) ([]int64, error) {
+	c, err := n.pool.GetContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close() //nolint:errcheck // returns the connection; a broken one is dropped by the pool
+	words := make([]any, 2, 2+len(keys)+len(args))
+	words[0], words[1] = s.Hash(), len(keys)
+	for _, k := range keys {
+		words = append(words, k)
+	}
+	words = append(words, args...)
+	reply, err := do(ctx, c, "EVALSHA", words)
+	if noScript(err) {
+		words[0] = s.Source()
+		reply, err = do(ctx, c, "EVAL", words)
+	}
+	return integers(reply, err)
+}
+
+func noScript(err error) bool {
+	var e redis.Error
+	return errors.As(err, &e) && strings.HasPrefix(string(e), "NOSCRIPT")
+}
+
+// do hands the deadline to the socket. redigo's own DoContext starts a goroutine
+// for each call; the deadline alone is enough here, because redlock never waits
+// for a call whose caller has gone.
+func do(ctx context.Context, c redis.Conn, cmd string, words []any) (any, error) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return c.Do(cmd, words...)
+	}
+	left := time.Until(deadline)
+	if left <= 0 {
+		return nil, context.DeadlineExceeded
+	}
+	return redis.DoWithTimeout(c, left, cmd, words...)
+}
+
+func integers(reply any, err error) ([]int64, error) {
+	if err != nil {
+		return nil, err
+	}
+	values, ok := reply.([]any)
+	if !ok {
+		return nil, fmt.Errorf("redigo: script replied %T, not an array of integers", reply)
+	}
+	out := make([]int64, len(values))
+	for i, v := range values {
+		if out[i], ok = v.(int64); !ok {
+			return nil, fmt.Errorf("redigo: script replied %T at position %d, not an integer", v, i)
+		}
+	}
+	return out, nil
+}
+
+// Get implements pool.TextReader.
+func (n *node) Get(ctx context.Context, key string) (string, bool, error) {
+	c, err := n.pool.GetContext(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	defer c.Close() //nolint:errcheck // see Eval
+	text, err := redis.String(do(ctx, c, "GET", []any{key}))
+	if errors.Is(err, redis.ErrNil) {
+		return "", false, nil
+	}
+	return text, err == nil, err
+}
+
+// Subscribe implements pool.Subscriber on a connection dialled past the pool, so
+// that it takes no place of a capped pool for good.
+func (n *node) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
+	c, err := n.dial(ctx)
+	if err != nil {
+		return err
+	}
+	// Closing is the only way to end a blocked read when ctx ends.
+	stop := context.AfterFunc(ctx, func() { c.Close() }) //nolint:errcheck // nobody is left to tell
+	defer func() {
+		stop()
+		c.Close() //nolint:errcheck // the read error below is the one that matters
+	}()
+	sub := redis.PubSubConn{Conn: c}
+	if err := sub.Subscribe(channel); err != nil {
+		return err
+	}
+	for {
+		switch v := sub.ReceiveWithTimeout(0).(type) {
+		case redis.Subscription:
+			ready()
+		case redis.Message:
+			message(string(v.Data))
+		case error:
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return v
+		}
+	}
+}
+
+func (n *node) dial(ctx context.Context) (redis.Conn, error) {
+	switch {
+	case n.pool.DialContext != nil:
+		return n.pool.DialContext(ctx)
+	case n.pool.Dial != nil:
+		return n.pool.Dial()
+	}
+	return nil, errors.New("redigo: the pool has neither Dial nor DialContext")
+}

@@ -1,0 +1,51 @@
+-- release: gives a grant back, or takes back an attempt that did not win.
+--
+-- KEYS  1 lock  2 fence  3 queue
+-- ARGV  1 id: the value without its ballot
+--       2 h: the highest ballot ever sent for it, extends included
+--       3 S: the skew bound, us      4 R: fence retention, ms
+-- Reply {code, now us (0: not asked), fence, ttl ms, holder's ballot, woken}
+--       code 1 released  2 missing  3 someone else's
+--       ttl, holder's ballot: of the other holder
+--       woken: 1 when a waiter was told
+
+local held = redis.call('GET', KEYS[1])
+local code, ttl, g = 2, 0, 0
+if held then
+  if owned(held, ARGV[1]) then
+    -- First of all writes: DEL passes when the node is out of memory, and after
+    -- a first write the node lets the script finish.
+    redis.call('DEL', KEYS[1])
+    code = 1
+  else
+    code, ttl = 3, redis.call('PTTL', KEYS[1])
+    local _, ballot = split(held)
+    g = ballot
+  end
+end
+
+-- Raising the fence is what refuses a request of this grant that is still on its
+-- way. The bound shuts out broken clocks only: no client sends a ballot above
+-- its estimate of node time plus S.
+local c, known = fence(KEYS[2])
+local h, now = tonumber(ARGV[2]), 0
+if c < h then
+  now = clock()
+  if h <= now + 2 * tonumber(ARGV[3]) then
+    local px = tonumber(ARGV[4])
+    if known then
+      px = longest(KEYS[2], px)
+    end
+    -- pcall: nothing was deleted on a full node; the reply shows the low fence.
+    local set = redis.pcall('SET', KEYS[2], ARGV[2], 'PX', px)
+    if not set.err then
+      c = h
+    end
+  end
+end
+
+local woken = 0
+if code ~= 3 then
+  woken = hand_over(KEYS[3], KEYS[1])
+end
+return {code, now, c, ttl, g, woken}

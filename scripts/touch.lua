@@ -1,0 +1,54 @@
+-- touch: keeps a grant alive; behind Extend and renewal.
+--
+-- KEYS  1 lock  2 fence  3 tombstone of a broken grant
+--       4 restart marker (only with the guard)
+-- ARGV  1 id: the value without its ballot   2 the grant's ballot
+--       3 q: a fresh ballot, above all that were sent for the grant
+--       4 V: end of validity by this node's clock, us; 0 when not known
+--       5 expiry, ms      6 S: the skew bound, us
+--       7 R: fence retention, ms      8 longest hold, ms; 0: no guard
+-- Reply {code, now us, fence, ttl ms, holder's ballot, quarantine ms}
+--       code 1 held  2 restored  3 topped up  4 missing  5 someone else's
+--       held and restored are votes; topped up is none (the node forgot), nor is
+--       any while the quarantine lasts
+
+local id, q, px = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[5])
+local skew, retention = tonumber(ARGV[6]), tonumber(ARGV[7])
+local held = redis.call('GET', KEYS[1])
+local now = clock()
+local c, known = fence(KEYS[2])
+
+if held and not owned(held, id) then
+  local _, g = split(held)
+  return {5, now, c, redis.call('PTTL', KEYS[1]), g, 0}
+end
+
+local function value()
+  if string.sub(id, -1) == '.' then
+    return id .. ARGV[2]
+  end
+  return id
+end
+
+local code
+if held then
+  px = longest(KEYS[1], px)
+  -- PEXPIRE first: it passes on a full node, and opens the way for SET.
+  redis.call('PEXPIRE', KEYS[1], px)
+  if redis.call('PEXPIRE', KEYS[2], longest(KEYS[2], px + retention)) == 0 then
+    redis.call('SET', KEYS[2], ARGV[2], 'PX', px + retention)
+    c = tonumber(ARGV[2])
+  end
+  code = 1
+elseif q > c and math.abs(q - now) <= skew and now < tonumber(ARGV[4])
+    and redis.call('GET', KEYS[3]) ~= id then
+  redis.call('SET', KEYS[1], value(), 'PX', px)
+  redis.call('SET', KEYS[2], ARGV[3], 'PX', longest(KEYS[2], px + retention))
+  c = q
+  -- Where the fence is gone too the node forgot, and may have forgotten others.
+  code = known and 2 or 3
+else
+  return {4, now, c, 0, 0, 0}
+end
+local barred = quarantine(KEYS[4], tonumber(ARGV[8]), now, px + retention)
+return {code, now, c, px, tonumber(ARGV[2]), barred}
