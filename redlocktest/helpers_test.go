@@ -1,0 +1,62 @@
+package redlocktest_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorumlock/redlock/pool"
+	"github.com/quorumlock/redlock/redlocktest"
+)
+
+const (
+	skew      = 5_000_000 // us
+	retention = 20_000    // ms
+)
+
+var scriptNames = []string{"acquire", "release", "touch", "leave", "inspect", "break"}
+
+// loadScripts reads the Lua text as the library embeds it.
+func loadScripts(tb testing.TB) map[string]*pool.Script {
+	tb.Helper()
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join("..", "scripts", name+".lua"))
+		require.NoError(tb, err)
+		return string(text)
+	}
+	lib, scripts := read("lib"), make(map[string]*pool.Script)
+	for _, name := range scriptNames {
+		scripts[name] = pool.NewScript(name, lib+read(name))
+	}
+	return scripts
+}
+
+// A client sends the scripts a lock needs to one node; twins need no source.
+type client struct{ node *redlocktest.Node }
+
+func (c client) eval(ctx context.Context, name string, keys []string, args ...any) ([]int64, error) {
+	return c.node.Eval(ctx, pool.NewScript(name, ""), keys, args...)
+}
+
+func (c client) ballot() int64 { return c.node.Now().UnixMicro() + 1 }
+
+// acquire proposes p for lock L, queueing on channel unless it is empty.
+func (c client) acquire(ctx context.Context, id string, p int64, px time.Duration, channel string) ([]int64, error) {
+	return c.eval(ctx, "acquire", []string{"L", "L:f", "L:q"},
+		id, p, px.Milliseconds(), skew, retention, 0, channel, p)
+}
+
+func (c client) release(ctx context.Context, id string, h int64) ([]int64, error) {
+	return c.eval(ctx, "release", []string{"L", "L:f", "L:q"}, id, h, skew, retention)
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}

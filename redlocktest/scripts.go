@@ -1,0 +1,309 @@
+package redlocktest
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// The Go twins of scripts/*.lua. Each reads like its Lua text, whose header
+// states keys, arguments and reply; the differential test holds them together.
+
+// words are KEYS or ARGV, counted from 1. A missing word is empty, and no
+// command takes an empty key.
+type words []string
+
+func (w words) at(i int) string {
+	if i > len(w) {
+		return ""
+	}
+	return w[i-1]
+}
+
+type twin struct {
+	run        func(s *session, keys, argv words) []int64
+	keys, args int // the fewest it needs
+}
+
+var twins = map[string]twin{
+	"acquire": {acquire, 3, 8},
+	"release": {release, 3, 4},
+	"touch":   {touch, 3, 8},
+	"leave":   {leave, 2, 1},
+	"inspect": {inspect, 3, 0},
+	"break":   {breakLock, 4, 3},
+}
+
+func acquire(s *session, keys, argv words) []int64 {
+	id, ballot, px := argv.at(1), argv.at(2), number(argv.at(3))
+	p, retention, channel := number(ballot), number(argv.at(5)), argv.at(7)
+	held, isHeld := s.get(keys.at(1))
+	c, known := s.fence(keys.at(2))
+	now := s.clock()
+
+	again := isHeld && owned(held, id)
+	if isHeld && !again {
+		_, g, _ := split(held)
+		ttl, rank := s.pttl(keys.at(1)), int64(-1)
+		if channel != "" {
+			joined := protect(func() { s.zaddNX(keys.at(3), argv.at(8), channel) })
+			if joined == nil {
+				rank = s.zrank(keys.at(3), channel)
+				s.pexpire(keys.at(3), s.longest(keys.at(3), max(ttl, 0)+retention))
+			}
+		}
+		return []int64{2, now, c, ttl, g, rank}
+	}
+
+	freeIn := s.quarantine(keys.at(4), number(argv.at(6)), now, px+retention)
+	if freeIn > 0 {
+		return []int64{4, now, c, freeIn, 0, -1}
+	}
+
+	if p < c || (p == c && !again) || abs(p-now) > number(argv.at(4)) {
+		return []int64{3, now, c, 0, 0, -1}
+	}
+
+	lockPX, fencePX := px, px+retention
+	if again {
+		lockPX = s.longest(keys.at(1), px)
+	}
+	if known {
+		fencePX = s.longest(keys.at(2), fencePX)
+	}
+	s.setPX(keys.at(1), grantValue(id, ballot), lockPX)
+	s.setPX(keys.at(2), ballot, fencePX)
+	if channel != "" {
+		s.zrem(keys.at(3), channel)
+	}
+	return []int64{1, now, p, lockPX, p, -1}
+}
+
+func release(s *session, keys, argv words) []int64 {
+	held, isHeld := s.get(keys.at(1))
+	code, ttl, g := int64(2), int64(0), int64(0)
+	if isHeld {
+		if owned(held, argv.at(1)) {
+			s.del(keys.at(1))
+			code = 1
+		} else {
+			code, ttl = 3, s.pttl(keys.at(1))
+			_, g, _ = split(held)
+		}
+	}
+
+	c, known := s.fence(keys.at(2))
+	h, now := number(argv.at(2)), int64(0)
+	if c < h {
+		now = s.clock()
+		if h <= now+2*number(argv.at(3)) {
+			px := number(argv.at(4))
+			if known {
+				px = s.longest(keys.at(2), px)
+			}
+			set := protect(func() { s.setPX(keys.at(2), argv.at(2), px) })
+			if set == nil {
+				c = h
+			}
+		}
+	}
+
+	woken := int64(0)
+	if code != 3 {
+		woken = s.handOver(keys.at(3), keys.at(1))
+	}
+	return []int64{code, now, c, ttl, g, woken}
+}
+
+func touch(s *session, keys, argv words) []int64 {
+	id, q, px := argv.at(1), number(argv.at(3)), number(argv.at(5))
+	skew, retention := number(argv.at(6)), number(argv.at(7))
+	held, isHeld := s.get(keys.at(1))
+	now := s.clock()
+	c, known := s.fence(keys.at(2))
+
+	if isHeld && !owned(held, id) {
+		_, g, _ := split(held)
+		return []int64{5, now, c, s.pttl(keys.at(1)), g, 0}
+	}
+
+	var code int64
+	switch {
+	case isHeld:
+		px = s.longest(keys.at(1), px)
+		s.pexpire(keys.at(1), px)
+		if !s.pexpire(keys.at(2), s.longest(keys.at(2), px+retention)) {
+			s.setPX(keys.at(2), argv.at(2), px+retention)
+			c = number(argv.at(2))
+		}
+		code = 1
+	case q > c && abs(q-now) <= skew && now < number(argv.at(4)) && !s.holds(keys.at(3), id):
+		s.setPX(keys.at(1), grantValue(id, argv.at(2)), px)
+		s.setPX(keys.at(2), argv.at(3), s.longest(keys.at(2), px+retention))
+		c = q
+		code = 3
+		if known {
+			code = 2
+		}
+	default:
+		return []int64{4, now, c, 0, 0, 0}
+	}
+	barred := s.quarantine(keys.at(4), number(argv.at(8)), now, px+retention)
+	return []int64{code, now, c, px, number(argv.at(2)), barred}
+}
+
+func leave(s *session, keys, argv words) []int64 {
+	if s.zrem(keys.at(2), argv.at(1)) {
+		return []int64{1}
+	}
+	if !s.exists(keys.at(1)) && s.handOver(keys.at(2), keys.at(1)) == 1 {
+		return []int64{2}
+	}
+	return []int64{3}
+}
+
+func inspect(s *session, keys, _ words) []int64 {
+	held, isHeld := s.get(keys.at(1))
+	c, _ := s.fence(keys.at(2))
+	waiters := s.zcard(keys.at(3))
+	if !isHeld {
+		return []int64{0, s.clock(), c, 0, 0, waiters}
+	}
+	_, g, _ := split(held)
+	return []int64{1, s.clock(), c, s.pttl(keys.at(1)), g, waiters}
+}
+
+func breakLock(s *session, keys, argv words) []int64 {
+	held, isHeld := s.get(keys.at(1))
+	c, known := s.fence(keys.at(2))
+	now := s.clock()
+	if !isHeld {
+		return []int64{2, now, c}
+	}
+	if held != argv.at(1) {
+		return []int64{3, now, c}
+	}
+	ttl := s.pttl(keys.at(1))
+	s.del(keys.at(1))
+	if ttl > 0 {
+		s.setPX(keys.at(4), argv.at(2), ttl)
+	}
+	if c < now {
+		px := number(argv.at(3))
+		if known {
+			px = s.longest(keys.at(2), px)
+		}
+		s.setPX(keys.at(2), strconv.FormatInt(now, 10), px)
+		c = now
+	}
+	s.handOver(keys.at(3), keys.at(1))
+	return []int64{1, now, c}
+}
+
+// The rest is lib.lua.
+
+func split(value string) (id string, ballot int64, ok bool) {
+	dot := strings.LastIndexByte(value, '.')
+	digits := value[dot+1:]
+	if dot < 0 || !decimal(digits) || len(digits) > 16 {
+		return "", 0, false
+	}
+	return value[:dot+1], number(digits), true
+}
+
+func owned(value, id string) bool {
+	mine, _, ok := split(value)
+	return value == id || (ok && mine == id)
+}
+
+func grantValue(id, ballot string) string {
+	if strings.HasSuffix(id, ".") {
+		return id + ballot
+	}
+	return id
+}
+
+func (s *session) fence(key string) (int64, bool) {
+	c, found := s.get(key)
+	if !found {
+		return 0, false
+	}
+	if !decimal(c) || len(c) > 16 {
+		raise(ServerError("ERR user_script: the fence key does not hold a ballot: " + key))
+	}
+	return number(c), true
+}
+
+func (s *session) holds(key, text string) bool {
+	got, found := s.get(key)
+	return found && got == text
+}
+
+func (s *session) longest(key string, px int64) int64 {
+	return max(s.pttl(key), px)
+}
+
+func (s *session) handOver(queue, name string) int64 {
+	popped, found := s.zpopmin(queue)
+	for found {
+		var heard int
+		refused := protect(func() { heard = s.publish(popped.member, name) })
+		if refused != nil {
+			_ = protect(func() { s.zadd(queue, popped) })
+			return 0
+		}
+		if heard > 0 {
+			return 1
+		}
+		popped, found = s.zpopmin(queue)
+	}
+	return 0
+}
+
+func (s *session) quarantine(marker string, hold, now, keep int64) int64 {
+	if hold <= 0 {
+		return 0
+	}
+	run, uptime := s.info()
+	if uptime < 0 {
+		// The pattern for the uptime finds no digits behind the colon.
+		raise(ServerError("ERR user_script: attempt to perform arithmetic on a nil value"))
+	}
+	up := uptime * 1000
+	text, _ := s.get(marker)
+	seen, free := splitMarker(text)
+	switch {
+	case seen == run:
+	case seen != "":
+		free = now + hold*1000
+	case up >= hold:
+		free = 0
+	default:
+		free = now + (hold-up)*1000
+	}
+	if seen != run || s.pttl(marker) < hold {
+		s.setPX(marker, run+" "+strconv.FormatInt(free, 10), hold+keep)
+	}
+	if free > now {
+		return int64(math.Ceil(float64(free-now) / 1000))
+	}
+	return 0
+}
+
+// splitMarker takes a marker apart; seen is empty for any other text.
+func splitMarker(text string) (seen string, free int64) {
+	seen, digits, _ := strings.Cut(text, " ")
+	if !decimal(digits) || !alphanumeric(seen) {
+		return "", 0
+	}
+	return seen, number(digits)
+}
+
+// alphanumeric is the Lua pattern ^%w+$.
+func alphanumeric(text string) bool {
+	return text != "" && strings.IndexFunc(text, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) < 0
+}
+
+func abs(n int64) int64 { return max(n, -n) }
