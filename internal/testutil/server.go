@@ -64,6 +64,7 @@ func Start(args ...string) (*Server, error) {
 			break
 		}
 		releasePort(s.port)
+		s.port = 0
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
