@@ -1,0 +1,88 @@
+package redlock
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// grant is one won attempt, from the quorum's yes to the release.
+type grant struct {
+	id    string // the value without its ballot
+	value string
+	token int64
+	lease *lease
+	gated bool // it occupies its mutex's gate
+
+	mu   sync.Mutex
+	high int64 // guarded by mu; the highest ballot sent for it
+	over bool  // guarded by mu; released: nothing but the release may be sent
+}
+
+// propose is a fresh ballot for an extend, above all that were sent, unless the
+// grant was released: an extend sent after would bring it back.
+func (g *grant) propose(b *ballots) (q int64, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.over {
+		return 0, false
+	}
+	g.high = b.next(g.high)
+	return g.high, true
+}
+
+// finish bars further extends and returns the ballot that the release must carry.
+func (g *grant) finish() (h int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.over = true
+	return g.high
+}
+
+// adopt makes a grant of a value that was acquired elsewhere. Its ledger is
+// empty, and the ballots its former owner sent for it are not known: the
+// release carries one of its own.
+func adopt(value string, nodes, quorum int) *grant {
+	id, token := splitValue(value)
+	l := newLease(nodes, quorum)
+	l.adopted = true
+	return &grant{id: id, value: value, token: token, high: token, lease: l}
+}
+
+// splitValue parts generated.nonce.ballot into generated.nonce. and the ballot. A
+// value of another form is its own identity, with ballot 0: the scripts do the
+// same.
+func splitValue(value string) (id string, ballot int64) {
+	dot := strings.LastIndexByte(value, '.')
+	digits := value[dot+1:]
+	if dot < 0 || len(digits) == 0 || len(digits) > 16 {
+		return value, 0
+	}
+	for _, c := range []byte(digits) {
+		if c < '0' || c > '9' {
+			return value, 0
+		}
+	}
+	ballot, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return value, 0
+	}
+	return value[:dot+1], ballot
+}
+
+// joinValue is the inverse of splitValue.
+func joinValue(id string, ballot int64) string {
+	if !strings.HasSuffix(id, ".") {
+		return id
+	}
+	return id + strconv.FormatInt(ballot, 10)
+}
+
+// remaining is how long the grant stays valid from now.
+func (g *grant) remaining(now time.Time) time.Duration {
+	if !g.lease.alive(now) {
+		return 0
+	}
+	return g.lease.validity().Sub(now)
+}

@@ -1,0 +1,133 @@
+package redlock
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// How long the janitor pauses between two looks at a node that did not answer.
+const (
+	janitorFirst = 50 * time.Millisecond
+	janitorLast  = time.Second
+)
+
+// janitor delivers the releases that a node could not take at once. One
+// goroutine runs while something is owed, and ends with the last debt: when the
+// node has answered, or when the node would by itself refuse the request (S after
+// its ballot) and drop the key (one expiry later).
+type janitor struct {
+	mu      sync.Mutex
+	owed    map[string]*debt // guarded by mu; by identity
+	running bool             // guarded by mu
+}
+
+type debt struct {
+	proposal proposal
+	name     string
+	eyes     *eyes
+	timeout  time.Duration
+	until    time.Time
+	last     error
+}
+
+// owe hands a release over to the janitor of n.
+func (r *Redlock) owe(n *node, id string, d *debt) {
+	j := &n.janitor
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.owed == nil {
+		j.owed = map[string]*debt{}
+	}
+	j.owed[id] = d
+	if !j.running {
+		j.running = true
+		r.tasks.add(1)
+		go r.settle(n)
+	}
+}
+
+// settle is the janitor's goroutine.
+func (r *Redlock) settle(n *node) {
+	defer r.tasks.done()
+	pause := janitorFirst
+	for {
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-r.abandoned:
+			timer.Stop()
+			n.janitor.forget()
+			return
+		}
+		switch r.sweep(n) {
+		case sweptAll:
+			return
+		case sweptSome:
+			pause = janitorFirst
+		case sweptNone:
+			pause = min(2*pause, janitorLast)
+		}
+	}
+}
+
+type swept uint8
+
+const (
+	sweptNone swept = iota
+	sweptSome
+	sweptAll
+)
+
+// sweep tries each debt until the node fails one, and drops those that are over.
+func (r *Redlock) sweep(n *node) swept {
+	j := &n.janitor
+	j.mu.Lock()
+	due := make(map[string]*debt, len(j.owed))
+	for id, d := range j.owed {
+		due[id] = d
+	}
+	j.mu.Unlock()
+	progress, silent := sweptNone, false
+	for id, d := range due {
+		if !silent {
+			ctx, cancel := context.WithTimeout(context.Background(), d.timeout)
+			a := n.release(ctx, &d.proposal)
+			cancel()
+			if d.last = a.err; a.err == nil {
+				progress = sweptSome
+				j.settled(id, d)
+				continue
+			}
+			silent = !a.answered()
+		}
+		if reached(time.Now(), d.until) {
+			progress = sweptSome
+			j.settled(id, d)
+			d.eyes.fault(context.Background(), d.name, d.last)
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.owed) == 0 {
+		j.running = false
+		return sweptAll
+	}
+	return progress
+}
+
+// settled takes a debt off the list, unless a newer one of the same identity has
+// come meanwhile.
+func (j *janitor) settled(id string, d *debt) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.owed[id] == d {
+		delete(j.owed, id)
+	}
+}
+
+func (j *janitor) forget() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.owed, j.running = nil, false
+}

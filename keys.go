@@ -1,0 +1,81 @@
+package redlock
+
+import (
+	"strconv"
+	"strings"
+)
+
+// keys are the names one lock uses on a node. All start with the lock's name,
+// so that an ACL for a prefix covers them, and all share its Cluster slot.
+type keys struct {
+	lock, fence, queue, tombstone, marker string
+}
+
+func keysOf(name string) keys {
+	return keys{
+		lock:      name,
+		fence:     companion(name, "f"),
+		queue:     companion(name, "q"),
+		tombstone: companion(name, "b"),
+		marker:    companion(name, "m"),
+	}
+}
+
+// companion names a key in the slot of name. A name with a hash tag lends it, a
+// name without braces becomes the tag itself. Braces that make no tag hide any
+// tag behind them, so that only a search helps: every client that counts up from
+// 0 finds the same one, after about 16,384 tries.
+func companion(name, kind string) string {
+	if hashTag(name) != name {
+		return name + ":" + kind
+	}
+	plain := name + ":" + kind + "{" + name + "}"
+	if slot(plain) == slot(name) {
+		return plain
+	}
+	want := slot(name)
+	for i := 0; ; i++ {
+		for _, key := range [2]string{
+			name + ":" + kind + strconv.Itoa(i) + "}",
+			name + ":" + kind + "{" + strconv.Itoa(i) + "}",
+		} {
+			if slot(key) == want {
+				return key
+			}
+		}
+	}
+}
+
+// hashTag is the part of a key that decides its slot (Redis Cluster
+// specification, "Hash tags"): what stands between the first { and the first }
+// after it, or the whole key if that is nothing.
+func hashTag(key string) string {
+	open := strings.IndexByte(key, '{')
+	if open < 0 {
+		return key
+	}
+	length := strings.IndexByte(key[open+1:], '}')
+	if length <= 0 {
+		return key
+	}
+	return key[open+1 : open+1+length]
+}
+
+// slot is the Cluster hash slot of a key.
+func slot(key string) uint16 { return crc16(hashTag(key)) % 16384 }
+
+// crc16 is CRC-16/XMODEM, the sum that Redis Cluster uses.
+func crc16(s string) uint16 {
+	var crc uint16
+	for i := range len(s) {
+		crc ^= uint16(s[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc
+}

@@ -1,0 +1,436 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Mutex is a lock on one name over all nodes. It is safe for concurrent use, with
+// the habits of sync.Mutex: a second Lock waits until the present grant is
+// unlocked, even past the grant's expiry, for its user is still at work. A Mutex
+// is cheap; use one for each user of a lock.
+type Mutex struct {
+	r      *Redlock
+	name   string
+	keys   keys
+	config config
+	eyes   eyes
+	gate   chan struct{} // holds one entry while a grant is out
+
+	// Made once, so that an attempt allocates little.
+	acquireKeys, releaseKeys, touchKeys []string
+	acquireRest                         []any
+
+	mu    sync.Mutex
+	grant *grant // guarded by mu; nil when nothing is held
+	hold  *hold  // guarded by mu; the renewal of grant, if any
+}
+
+// Arguments that are the same in every call.
+var (
+	skewArg      any = strconv.FormatInt(skewBound.Microseconds(), 10)
+	retentionArg any = strconv.FormatInt(retention.Milliseconds(), 10)
+)
+
+// NewMutex makes a mutex for a name, with the options of New and then opts. An
+// invalid option or an empty name surfaces as ErrInvalidOption from every verb.
+func (r *Redlock) NewMutex(name string, opts ...Option) *Mutex {
+	m := &Mutex{r: r, name: name, config: r.config.with(opts), gate: make(chan struct{}, 1)}
+	m.eyes = newEyes(m.config.observer, m.config.logger)
+	if name == "" {
+		m.config.invalid("NewMutex", `""`, "the name must not be empty")
+	}
+	if m.config.err != nil {
+		return m
+	}
+	k := keysOf(name)
+	m.keys = k
+	m.acquireKeys = []string{k.lock, k.fence, k.queue}
+	m.releaseKeys = []string{k.lock, k.fence, k.queue}
+	m.touchKeys = []string{k.lock, k.fence, k.tombstone}
+	if m.config.guard > 0 {
+		m.acquireKeys = append(m.acquireKeys, k.marker)
+		m.touchKeys = append(m.touchKeys, k.marker)
+	}
+	m.acquireRest = []any{nil, nil, milliseconds(m.config.expiry), skewArg, retentionArg, milliseconds(m.config.guard), nil, nil}
+	if m.config.value != "" {
+		m.grant = adopt(m.config.value, len(r.nodes), r.quorum)
+	}
+	return m
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// Name is the name of the lock.
+func (m *Mutex) Name() string { return m.name }
+
+// Value is what the nodes hold for the present grant; "" when nothing is held.
+// Given to WithValue in another process, it hands the lock over.
+func (m *Mutex) Value() string {
+	if g := m.current(); g != nil {
+		return g.value
+	}
+	return ""
+}
+
+// Token is the fencing token of the present grant, 0 when nothing is held. A
+// later grant of the same name has a higher one, whatever clocks and pauses did:
+// a resource that refuses tokens below the highest it has seen is safe.
+func (m *Mutex) Token() int64 {
+	if g := m.current(); g != nil {
+		return g.token
+	}
+	return 0
+}
+
+// Until is when the present grant's validity ends if it is not extended; zero
+// when nothing is held.
+func (m *Mutex) Until() time.Time {
+	if g := m.current(); g != nil {
+		return g.lease.validity()
+	}
+	return time.Time{}
+}
+
+// Valid reads the clocks and reports whether the lock is held now. It is right
+// even just after the process was suspended, but says nothing of a moment later.
+func (m *Mutex) Valid() bool {
+	g := m.current()
+	return g != nil && g.lease.alive(time.Now())
+}
+
+func (m *Mutex) current() *grant {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.grant
+}
+
+// Lock is LockContext without an end to waiting.
+func (m *Mutex) Lock() error { return m.LockContext(context.Background()) }
+
+// TryLock is TryLockContext with the node timeout as its only limit.
+func (m *Mutex) TryLock() error { return m.TryLockContext(context.Background()) }
+
+// LockContext acquires the lock. It waits for a busy lock until ctx ends (or the
+// tries of WithTries are used up), fails after three attempts when no quorum of
+// nodes can be reached, and at once when they refuse (password, rights).
+//
+// A failure matches ErrFailed, and ErrTaken (*TakenError), ErrNoQuorum
+// (*NodeError), ErrInvalidOption, ErrClosed or ctx's error. It leaves nothing
+// behind on any node.
+func (m *Mutex) LockContext(ctx context.Context) error {
+	return m.acquire(ctx, m.config.tries, true)
+}
+
+// TryLockContext makes one attempt and does not wait: a lock that is held by
+// another is ErrTaken at once.
+func (m *Mutex) TryLockContext(ctx context.Context) error {
+	return m.acquire(ctx, 1, false)
+}
+
+func (m *Mutex) acquire(ctx context.Context, tries int, wait bool) error {
+	if err := m.usable(ctx); err != nil {
+		return fail("lock", m.name, ErrFailed, err)
+	}
+	started := time.Now()
+	ctx = m.eyes.start(ctx, "lock", m.name)
+	if err := m.enter(ctx, wait); err != nil {
+		m.eyes.done(ctx, VerbEvent{Verb: "lock", Name: m.name, Err: err, Duration: time.Since(started)})
+		return err
+	}
+	g, attempts, err := m.contend(ctx, tries)
+	e := VerbEvent{Verb: "lock", Name: m.name, Err: err, Duration: time.Since(started), Attempts: attempts}
+	if err != nil {
+		<-m.gate
+	} else {
+		m.mu.Lock()
+		m.grant = g
+		m.mu.Unlock()
+		e.Token, e.Nodes = g.token, g.lease.count(time.Now())
+	}
+	m.eyes.done(ctx, e)
+	return err
+}
+
+// usable checks what every verb needs.
+func (m *Mutex) usable(ctx context.Context) error {
+	if m.config.err != nil {
+		return m.config.err
+	}
+	if m.r.closed() {
+		return ErrClosed
+	}
+	return ctx.Err()
+}
+
+// enter waits for the grant that is out on this very Mutex.
+func (m *Mutex) enter(ctx context.Context, wait bool) error {
+	select {
+	case m.gate <- struct{}{}:
+		return nil
+	default:
+	}
+	if !wait {
+		return fail("lock", m.name, ErrFailed, m.takenHere())
+	}
+	select {
+	case m.gate <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fail("lock", m.name, ErrFailed, ctx.Err(), m.takenHere())
+	case <-m.r.closing:
+		return fail("lock", m.name, ErrFailed, ErrClosed)
+	}
+}
+
+// takenHere describes the grant that is out on this very Mutex.
+func (m *Mutex) takenHere() error {
+	t := &TakenError{Name: m.name}
+	if g := m.current(); g != nil {
+		now := time.Now()
+		t.TTL, t.Token = g.remaining(now), g.token
+		for i := range m.r.nodes {
+			if g.lease.holds(i, now) {
+				t.Nodes = append(t.Nodes, i)
+			}
+		}
+	}
+	return t
+}
+
+// Unlock is UnlockContext without a limit but the node timeout.
+func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Background()) }
+
+// UnlockContext releases the lock on every node and returns once a quorum has
+// confirmed it; the rest is finished in the background. The grant is over
+// whatever is returned: even when ctx has ended already, all nodes are told.
+//
+// It returns true when the lock was held until now. An error matches ErrNotHeld
+// when there is no grant, ErrExpired when the grant ran out before, ErrTaken when
+// somebody else has the lock, ErrNoQuorum (*NodeError) when too few nodes
+// answered, or ctx's error.
+func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
+	if m.config.err != nil {
+		return false, fail("unlock", m.name, m.config.err)
+	}
+	m.mu.Lock()
+	g, h := m.grant, m.hold
+	m.grant, m.hold = nil, nil
+	m.mu.Unlock()
+	if g == nil {
+		return false, fail("unlock", m.name, ErrNotHeld)
+	}
+	if h != nil {
+		h.stop(context.Canceled)
+	}
+	if g.gated {
+		defer func() { <-m.gate }()
+	}
+	started := time.Now()
+	ctx = m.eyes.start(ctx, "unlock", m.name)
+	err := m.release(ctx, g)
+	m.eyes.done(ctx, VerbEvent{Verb: "unlock", Name: m.name, Err: err, Duration: time.Since(started), Token: g.token})
+	return err == nil, err
+}
+
+func (m *Mutex) release(ctx context.Context, g *grant) error {
+	now := time.Now()
+	expired := !g.lease.alive(now)
+	high := g.finish()
+	if !g.gated {
+		// Its former owner may have sent extends after this value was read.
+		high = m.r.clock.next(high)
+	}
+	expected := make([]bool, len(m.r.nodes))
+	for i := range expected {
+		expected[i] = g.lease.holds(i, now)
+	}
+	prop := m.releaseProposal(g.id, high)
+	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
+		verb: releaseScript, name: m.name, eyes: &m.eyes,
+		ask: func(ctx context.Context, n *node) reply { return n.release(ctx, prop) },
+		count: func(n *node, a *reply) vote {
+			m.released(ctx, n, a, g.id, prop)
+			// A node that never granted confirms by being as the ledger says.
+			if a.err == nil && (a.code == codeReleased || !expected[n.index]) {
+				return yes
+			}
+			return no
+		},
+	})
+	verdict, replies := rd.wait(ctx)
+	g.lease.end()
+	switch {
+	case expired:
+		return fail("unlock", m.name, ErrExpired, m.takenBy(replies, codeOtherOwner))
+	case verdict == won:
+		m.degraded(ctx, "unlock", replies)
+		return nil
+	}
+	return fail("unlock", m.name, m.lostTo(ctx, replies, codeMissing, codeOtherOwner)...)
+}
+
+// lostTo says why the replies to a release or touch are no quorum.
+func (m *Mutex) lostTo(ctx context.Context, replies []reply, missing, other int) []error {
+	faulty := failed(replies)
+	why := []error{ErrNoQuorum}
+	gone := 0
+	for i := range replies {
+		if a := &replies[i]; a.err == nil && (a.code == missing || a.code == other) {
+			gone++
+		}
+	}
+	switch taken := m.takenBy(replies, other); {
+	case ctx.Err() != nil && len(faulty) > 0:
+		why = []error{ctx.Err()}
+	case gone+m.r.quorum <= len(replies): // enough others might have said yes
+	case taken != nil:
+		why = []error{taken}
+	default:
+		why = []error{ErrExpired}
+	}
+	return append(why, faults(faulty))
+}
+
+// takenBy is a *TakenError of the nodes that replied with code, nil if none did.
+func (m *Mutex) takenBy(replies []reply, code int) error {
+	t := &TakenError{Name: m.name}
+	for i := range replies {
+		a := &replies[i]
+		if a.err != nil || a.code != code {
+			continue
+		}
+		t.Nodes = append(t.Nodes, i)
+		t.Token = max(t.Token, a.ballot)
+		if ttl := time.Duration(a.ttl) * time.Millisecond; ttl < 0 || t.TTL < 0 {
+			t.TTL = -1
+		} else {
+			t.TTL = max(t.TTL, ttl)
+		}
+	}
+	if t.Nodes == nil {
+		return nil
+	}
+	return t
+}
+
+// Extend is ExtendContext without a limit but the node timeout.
+func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Background()) }
+
+// ExtendContext renews the grant for another expiry, counted from now. It never
+// shortens it. Nodes that lost or never had the lock get it again while the
+// validity is unbroken.
+//
+// An error matches ErrExtendFailed and ErrNotHeld, ErrExpired (ran out, final),
+// ErrTaken, ErrNoQuorum or ctx's error. After ErrNoQuorum or ctx's error the
+// grant is still good until Until, and Extend may be tried again.
+func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
+	return m.ExtendFor(ctx, m.config.expiry)
+}
+
+// ExtendFor is ExtendContext with another life than the expiry, in whole
+// milliseconds.
+func (m *Mutex) ExtendFor(ctx context.Context, d time.Duration) (bool, error) {
+	c := m.config
+	if c.err == nil {
+		c.expiry = d.Truncate(time.Millisecond)
+		if d < time.Millisecond || c.expiry <= drift(d, c.driftFactor) {
+			c.invalid("ExtendFor", d, "leaves no validity")
+		}
+		if c.guard > 0 && d > c.guard {
+			c.invalid("ExtendFor", d, fmt.Sprintf("is above the longest hold that WithRestartGuard(%v) allows", c.guard))
+		}
+	}
+	if c.err != nil {
+		return false, fail("extend", m.name, ErrExtendFailed, c.err)
+	}
+	if err := m.usable(ctx); err != nil && !errors.Is(err, ErrClosed) {
+		return false, fail("extend", m.name, ErrExtendFailed, err)
+	}
+	g := m.current()
+	if g == nil {
+		return false, fail("extend", m.name, ErrExtendFailed, ErrNotHeld)
+	}
+	started := time.Now()
+	ctx = m.eyes.start(ctx, "extend", m.name)
+	err := m.extend(ctx, g, c.expiry)
+	m.eyes.done(ctx, VerbEvent{Verb: "extend", Name: m.name, Err: err, Duration: time.Since(started), Token: g.token, Nodes: g.lease.count(time.Now())})
+	return err == nil, err
+}
+
+func (m *Mutex) extend(ctx context.Context, g *grant, d time.Duration) error {
+	rd, err := m.touch(ctx, g, d, nil)
+	if err != nil {
+		return fail("extend", m.name, ErrExtendFailed, err)
+	}
+	verdict, replies := rd.wait(ctx)
+	if verdict == won {
+		if !g.lease.alive(time.Now()) {
+			return fail("extend", m.name, ErrExtendFailed, ErrExpired)
+		}
+		m.degraded(ctx, "extend", replies)
+		return nil
+	}
+	return fail("extend", m.name, append([]error{ErrExtendFailed}, m.lostTo(ctx, replies, codeGone, codeOtherHolder)...)...)
+}
+
+// touch starts one round of an extend. Every reply, early or late, goes into the
+// ledger.
+func (m *Mutex) touch(ctx context.Context, g *grant, d time.Duration, then func(verdict)) (*round, error) {
+	if !g.lease.alive(time.Now()) {
+		return nil, ErrExpired
+	}
+	q, ok := g.propose(m.r.clock)
+	if !ok {
+		return nil, ErrNotHeld
+	}
+	validity := g.lease.validity()
+	shared := [8]any{g.id, strconv.FormatInt(g.token, 10), strconv.FormatInt(q, 10), nil,
+		milliseconds(d), skewArg, retentionArg, milliseconds(m.config.guard)}
+	life := d - drift(d, m.config.driftFactor)
+	return m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
+		verb: touchScript, name: m.name, eyes: &m.eyes, then: then,
+		ask: func(ctx context.Context, n *node) reply {
+			args := shared
+			args[3] = "0"
+			if !validity.IsZero() {
+				args[3] = strconv.FormatInt(max(0, m.r.clock.at(n.index, validity)), 10)
+			}
+			return n.touch(ctx, m.touchKeys, args[:])
+		},
+		count: func(n *node, a *reply) vote { return g.touched(n, a, life) },
+	}), nil
+}
+
+// touched enters a reply to a touch into the ledger and counts it.
+func (g *grant) touched(n *node, a *reply, life time.Duration) vote {
+	switch {
+	case a.err != nil:
+		return no
+	case a.code == codeHeld || a.code == codeRestored:
+		if a.last > 0 {
+			return no // quarantined: what it granted before stands, but no more
+		}
+		g.lease.record(n.index, a.sent.Add(life), a.received, false)
+		return yes
+	}
+	// Topped up, gone or another's: the node forgot, so it counts no longer.
+	g.lease.drop(n.index, a.received)
+	return no
+}
+
+// degraded tells observers of a verb that was won without all nodes.
+func (m *Mutex) degraded(ctx context.Context, verb string, replies []reply) {
+	if m.eyes.verb == nil && m.eyes.log == nil {
+		return
+	}
+	if errs := failed(replies); len(errs) > 0 {
+		m.eyes.fault(ctx, m.name, fail(verb, m.name, faults(errs)))
+	}
+}
+
+func joinErrors(errs ...error) error { return errors.Join(errs...) }

@@ -1,0 +1,187 @@
+package redlock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/quorumlock/redlock/pool"
+)
+
+// vote is what a node's reply counts as.
+type vote uint8
+
+const (
+	no vote = iota
+	yes
+)
+
+// verdict is what the votes so far amount to.
+type verdict uint8
+
+const (
+	pending verdict = iota
+	won
+	lost
+)
+
+// tally counts votes of n nodes. It is pure: same votes, same verdict, whatever
+// their order.
+type tally struct {
+	n, quorum int
+	yes, no   int
+}
+
+func (t *tally) add(v vote) {
+	if v == yes {
+		t.yes++
+	} else {
+		t.no++
+	}
+}
+
+func (t *tally) verdict() verdict {
+	switch {
+	case t.yes >= t.quorum:
+		return won
+	case t.no > t.n-t.quorum:
+		return lost
+	}
+	return pending
+}
+
+// round is one request to every node at once. It is decided by the decisive
+// reply, not the last; a reply that comes later is still counted by the goroutine
+// that waited for it.
+type round struct {
+	ctx     context.Context // of the requests; ends at the node timeout
+	cancel  context.CancelFunc
+	decided chan struct{} // closed at the decision
+	request
+
+	mu      sync.Mutex
+	tally   tally   // guarded by mu
+	outcome verdict // guarded by mu; pending until decided
+	replies []reply // guarded by mu; those the decision rests on
+	left    int     // guarded by mu; requests still out
+}
+
+// request says what a round asks and what becomes of the replies.
+type request struct {
+	verb *pool.Script
+	name string
+	eyes *eyes
+	// ask runs on a goroutine of the node's. ctx ends at the node timeout.
+	ask func(ctx context.Context, n *node) reply
+	// count judges each reply, early or late, on the same goroutine, under no lock.
+	count func(n *node, r *reply) vote
+	// then is called once, at the decision, if not nil.
+	then func(verdict)
+}
+
+// actOnPoolsAsync asks every node at once and returns before any has answered.
+// The requests do not end with ctx: one that was sent has to be known or undone.
+// They end at the node timeout, each on a goroutine that r.tasks counts.
+func (r *Redlock) actOnPoolsAsync(ctx context.Context, timeout time.Duration, q request) *round {
+	rd := &round{
+		decided: make(chan struct{}),
+		request: q,
+		tally:   tally{n: len(r.nodes), quorum: r.quorum},
+		replies: make([]reply, len(r.nodes)),
+		left:    len(r.nodes),
+	}
+	rd.ctx, rd.cancel = context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	r.tasks.add(len(r.nodes))
+	for _, n := range r.nodes {
+		go rd.run(r, n)
+	}
+	return rd
+}
+
+func (rd *round) run(r *Redlock, n *node) {
+	defer r.tasks.done()
+	a := rd.ask(rd.ctx, n)
+	if rd.eyes.node != nil {
+		rd.eyes.node.NodeDone(rd.ctx, NodeEvent{Verb: rd.verb.Name(), Name: rd.name, Node: n.index, Addr: n.addr,
+			Outcome: a.outcome(rd.verb), Err: a.err, Latency: a.received.Sub(a.sent)})
+	}
+	rd.arrived(n, &a)
+}
+
+func (rd *round) arrived(n *node, a *reply) {
+	v := rd.count(n, a)
+	rd.mu.Lock()
+	was := rd.outcome
+	rd.left--
+	last := rd.left == 0
+	if was == pending {
+		rd.replies[n.index] = *a
+		rd.tally.add(v)
+		rd.outcome = rd.tally.verdict()
+	}
+	now := rd.outcome
+	rd.mu.Unlock()
+	if was == pending && now != pending {
+		rd.announce(now)
+	}
+	if last {
+		rd.cancel()
+	}
+}
+
+func (rd *round) announce(v verdict) {
+	close(rd.decided)
+	if rd.then != nil {
+		rd.then(v)
+	}
+}
+
+// giveUp ends a round that is still pending as lost.
+func (rd *round) giveUp() {
+	rd.mu.Lock()
+	was := rd.outcome
+	if was == pending {
+		rd.outcome = lost
+	}
+	rd.mu.Unlock()
+	if was == pending {
+		rd.announce(lost)
+	}
+}
+
+// wait returns the verdict and the replies it rests on. It does not wait longer
+// than ctx, nor than the node timeout, whatever the adapters do: a node that has
+// not answered by then gets the error of whichever ended first.
+func (rd *round) wait(ctx context.Context) (verdict, []reply) {
+	var silent error
+	select {
+	case <-rd.decided:
+	case <-ctx.Done():
+		silent = ctx.Err()
+		rd.giveUp()
+	case <-rd.ctx.Done():
+		silent = context.DeadlineExceeded
+		rd.giveUp()
+	}
+	rd.mu.Lock()
+	defer rd.mu.Unlock()
+	if silent != nil {
+		for i := range rd.replies {
+			if a := &rd.replies[i]; a.received.IsZero() && a.err == nil {
+				a.err = &NodeError{Node: i, Err: silent}
+			}
+		}
+	}
+	return rd.outcome, rd.replies
+}
+
+// failed are the faults among replies.
+func failed(replies []reply) []error {
+	var errs []error
+	for i := range replies {
+		if err := replies[i].err; err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}

@@ -1,0 +1,124 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/quorumlock/redlock/pool"
+)
+
+// Redlock makes mutexes over a fixed set of independent nodes. It is safe for
+// concurrent use; a process needs one for each set of nodes.
+type Redlock struct {
+	nodes  []*node
+	quorum int
+	clock  *ballots
+	config config
+
+	renewals  renewals
+	tasks     tasks         // every goroutine that was started and not handed out
+	closing   chan struct{} // closed when Close is called
+	abandoned chan struct{} // closed when Close gives up waiting
+
+	closeOnce, abandonOnce sync.Once
+}
+
+// New makes a factory over the given nodes, one pool each. The quorum is a
+// majority: 2 of 3, 3 of 5; one pool is a plain single-node lock. The options
+// are the defaults of its mutexes. Close it when done.
+func New(pools []pool.Pool, opts ...Option) (*Redlock, error) {
+	if len(pools) == 0 {
+		return nil, fmt.Errorf("%w: New(pools): needs at least one pool", ErrInvalidOption)
+	}
+	r := &Redlock{
+		quorum:    len(pools)/2 + 1,
+		clock:     newBallots(len(pools)),
+		config:    defaultConfig().with(opts),
+		closing:   make(chan struct{}),
+		abandoned: make(chan struct{}),
+	}
+	r.renewals = renewals{r: r, wake: make(chan struct{}, 1)}
+	if r.config.err != nil {
+		return nil, r.config.err
+	}
+	for i, p := range pools {
+		if p == nil {
+			return nil, fmt.Errorf("%w: New(pools): pool %d is nil", ErrInvalidOption, i)
+		}
+		n := &node{index: i, pool: p, clock: r.clock}
+		if a, ok := p.(pool.Addresser); ok {
+			n.addr = a.Addr()
+		}
+		r.nodes = append(r.nodes, n)
+	}
+	return r, nil
+}
+
+// Close refuses new locks from now on, ends the contexts of those held, and waits until
+// what is on its way is done: clean-ups of failed attempts, the last replies of
+// releases. When ctx ends first, it gives up what is left and returns ctx's error.
+// Locks that are held stay held until Unlock, which still works, or their expiry.
+// The pools are the caller's to close, after.
+func (r *Redlock) Close(ctx context.Context) error {
+	r.closeOnce.Do(func() { close(r.closing) })
+	select {
+	case <-r.tasks.idle():
+		return nil
+	case <-ctx.Done():
+	}
+	r.abandonOnce.Do(func() { close(r.abandoned) })
+	return fmt.Errorf("redlock: close: %d requests left behind: %w", r.tasks.count(), ctx.Err())
+}
+
+func (r *Redlock) closed() bool {
+	select {
+	case <-r.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// tasks counts goroutines. Unlike a sync.WaitGroup it may be waited for while
+// more are added.
+type tasks struct {
+	n atomic.Int64
+
+	mu      sync.Mutex
+	waiters []chan struct{} // guarded by mu
+}
+
+func (t *tasks) add(n int) { t.n.Add(int64(n)) }
+
+func (t *tasks) count() int64 { return t.n.Load() }
+
+func (t *tasks) done() {
+	if t.n.Add(-1) > 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.flushLocked()
+}
+
+// idle is closed once nothing runs.
+func (t *tasks) idle() <-chan struct{} {
+	ch := make(chan struct{})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiters = append(t.waiters, ch)
+	// A task that ended before the line above found no waiter to tell.
+	if t.n.Load() == 0 {
+		t.flushLocked()
+	}
+	return ch
+}
+
+func (t *tasks) flushLocked() {
+	for _, ch := range t.waiters {
+		close(ch)
+	}
+	t.waiters = nil
+}
