@@ -18,9 +18,10 @@ type refusal struct {
 	hopeless bool // faults that need mending rule out a quorum
 	// free is when a quorum of nodes will be free if no holder renews, 0 when
 	// that cannot be told.
-	free  time.Duration
-	rank  int64 // best place in a queue, -1 when in none
-	split bool  // no holder is seen on a quorum: nobody may be there to call
+	free   time.Duration
+	rank   int64 // best place in a queue, -1 when in none
+	split  bool  // no holder is seen on a quorum: nobody may be there to call
+	behind int   // holders seen whose ballots are lower than the attempt's
 }
 
 // attempt proposes a ballot to all nodes, and a higher one at once where newer
@@ -55,7 +56,7 @@ func (m *Mutex) attempt(ctx context.Context, w *waiter) (*grant, *refusal) {
 			continue
 		}
 		m.undo(ctx, id, p, owed)
-		no := m.judge(replies)
+		no := m.judge(replies, p)
 		if verdict == won {
 			no.err = joinErrors(ErrNoQuorum, errTooSlow)
 		}
@@ -66,12 +67,20 @@ func (m *Mutex) attempt(ctx context.Context, w *waiter) (*grant, *refusal) {
 // propose is one round of an attempt.
 func (m *Mutex) propose(ctx context.Context, id string, p int64, lease *lease, w *waiter) (verdict, []reply) {
 	c := m.config
-	prop := &proposal{keys: m.acquireKeys, args: m.acquireArgs(id, p, w)}
+	passing, queuing := m.acquireCalls(id, p, w)
 	life := c.expiry - drift(c.expiry, c.driftFactor)
+	started := time.Now()
 	rd := m.r.actOnPoolsAsync(ctx, c.timeout(), request{
-		verb: acquireScript, name: m.name, eyes: &m.eyes,
-		ask: func(ctx context.Context, n *node) reply { return n.acquire(ctx, prop) },
+		ask: func(ctx context.Context, n *node) reply {
+			if queuing != nil && m.r.wakes.listening(n) {
+				return n.acquire(ctx, queuing)
+			}
+			return n.acquire(ctx, passing)
+		},
 		count: func(n *node, a *reply) vote {
+			if w != nil {
+				w.saw(n, a)
+			}
 			if a.err != nil || a.code != codeGranted {
 				return no
 			}
@@ -79,19 +88,23 @@ func (m *Mutex) propose(ctx context.Context, id string, p int64, lease *lease, w
 			return yes
 		},
 	})
-	return rd.wait(ctx)
+	v, replies := rd.wait(ctx)
+	m.r.took(time.Since(started))
+	return v, replies
 }
 
-func (m *Mutex) acquireArgs(id string, p int64, w *waiter) []any {
-	channel, ticket := "", "0"
-	if w != nil {
-		channel, ticket = w.join(p)
-	}
+// acquireCalls are an acquire that joins no queue and, for a waiter, one that does.
+func (m *Mutex) acquireCalls(id string, p int64, w *waiter) (passing, queuing *call) {
 	args := make([]any, 8)
 	copy(args, m.acquireRest)
 	args[0], args[1] = id, strconv.FormatInt(p, 10)
-	args[6], args[7] = channel, ticket
-	return args
+	passing = &call{name: m.name, eyes: &m.eyes, keys: m.acquireKeys, args: args}
+	if w != nil {
+		queued := slices.Clone(args)
+		queued[6], queued[7] = w.join(p)
+		queuing = &call{name: m.name, eyes: &m.eyes, keys: m.acquireKeys, args: queued}
+	}
+	return passing, queuing
 }
 
 // identity is the value of a new attempt, without its ballot.
@@ -132,7 +145,7 @@ func (m *Mutex) undo(ctx context.Context, id string, high int64, owed []bool) {
 	if m.config.reentry {
 		return // the key may have been held before this attempt
 	}
-	r, prop := m.r, m.releaseProposal(id, high)
+	r, back := m.r, m.releaseCall(id, high)
 	ctx = context.WithoutCancel(ctx)
 	for i, n := range r.nodes {
 		if !owed[i] {
@@ -143,33 +156,33 @@ func (m *Mutex) undo(ctx context.Context, id string, high int64, owed []bool) {
 			defer r.tasks.done()
 			ctx, cancel := context.WithTimeout(ctx, m.config.timeout())
 			defer cancel()
-			a := n.release(ctx, prop)
-			m.released(ctx, n, &a, id, prop)
+			a := n.release(ctx, back)
+			m.released(n, &a, id, back)
 		}()
 	}
 }
 
-// released tells the observer of a release, and the janitor if it failed.
-func (m *Mutex) released(_ context.Context, n *node, a *reply, id string, prop *proposal) {
+// released leaves a release that failed to the janitor.
+func (m *Mutex) released(n *node, a *reply, id string, back *call) {
 	if a.err == nil {
 		return
 	}
 	c := m.config
 	m.r.owe(n, id, &debt{
-		proposal: *prop, name: m.name, eyes: &m.eyes, timeout: c.timeout(), last: a.err,
+		call: *back, timeout: c.timeout(), last: a.err,
 		until: time.Now().Add(skewBound + c.expiry),
 	})
 }
 
-func (m *Mutex) releaseProposal(id string, high int64) *proposal {
-	return &proposal{
-		keys: m.releaseKeys,
+func (m *Mutex) releaseCall(id string, high int64) *call {
+	return &call{
+		name: m.name, eyes: &m.eyes, keys: m.releaseKeys,
 		args: []any{id, strconv.FormatInt(high, 10), skewArg, retentionArg},
 	}
 }
 
-// judge says why the replies make no grant.
-func (m *Mutex) judge(replies []reply) *refusal {
+// judge says why the replies to ballot p make no grant.
+func (m *Mutex) judge(replies []reply, p int64) *refusal {
 	no := &refusal{faults: failed(replies), rank: -1}
 	taken := &TakenError{Name: m.name}
 	free := make([]int64, 0, len(replies)) // ms until each node is free
@@ -216,7 +229,10 @@ func (m *Mutex) judge(replies []reply) *refusal {
 	}
 	no.err = taken
 	no.split = true
-	for _, n := range holders {
+	for ballot, n := range holders {
+		if ballot < p {
+			no.behind++
+		}
 		// Silent nodes are counted for the holder: it may be there.
 		if n+len(no.faults) >= m.r.quorum {
 			no.split = false

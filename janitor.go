@@ -23,12 +23,10 @@ type janitor struct {
 }
 
 type debt struct {
-	proposal proposal
-	name     string
-	eyes     *eyes
-	timeout  time.Duration
-	until    time.Time
-	last     error
+	call    call
+	timeout time.Duration
+	until   time.Time
+	last    error
 }
 
 // owe hands a release over to the janitor of n.
@@ -92,7 +90,7 @@ func (r *Redlock) sweep(n *node) swept {
 	for id, d := range due {
 		if !silent {
 			ctx, cancel := context.WithTimeout(context.Background(), d.timeout)
-			a := n.release(ctx, &d.proposal)
+			a := n.release(ctx, &d.call)
 			cancel()
 			if d.last = a.err; a.err == nil {
 				progress = sweptSome
@@ -104,7 +102,7 @@ func (r *Redlock) sweep(n *node) swept {
 		if reached(time.Now(), d.until) {
 			progress = sweptSome
 			j.settled(id, d)
-			d.eyes.fault(context.Background(), d.name, d.last)
+			d.call.eyes.fault(context.Background(), d.call.name, d.last)
 		}
 	}
 	j.mu.Lock()

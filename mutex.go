@@ -249,12 +249,11 @@ func (m *Mutex) release(ctx context.Context, g *grant) error {
 	for i := range expected {
 		expected[i] = g.lease.holds(i, now)
 	}
-	prop := m.releaseProposal(g.id, high)
+	back := m.releaseCall(g.id, high)
 	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
-		verb: releaseScript, name: m.name, eyes: &m.eyes,
-		ask: func(ctx context.Context, n *node) reply { return n.release(ctx, prop) },
+		ask: func(ctx context.Context, n *node) reply { return n.release(ctx, back) },
 		count: func(n *node, a *reply) vote {
-			m.released(ctx, n, a, g.id, prop)
+			m.released(n, a, g.id, back)
 			// A node that never granted confirms by being as the ledger says.
 			if a.err == nil && (a.code == codeReleased || !expected[n.index]) {
 				return yes
@@ -393,14 +392,14 @@ func (m *Mutex) touch(ctx context.Context, g *grant, d time.Duration, then func(
 		milliseconds(d), skewArg, retentionArg, milliseconds(m.config.guard)}
 	life := d - drift(d, m.config.driftFactor)
 	return m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
-		verb: touchScript, name: m.name, eyes: &m.eyes, then: then,
+		then: then,
 		ask: func(ctx context.Context, n *node) reply {
 			args := shared
 			args[3] = "0"
 			if !validity.IsZero() {
 				args[3] = strconv.FormatInt(max(0, m.r.clock.at(n.index, validity)), 10)
 			}
-			return n.touch(ctx, m.touchKeys, args[:])
+			return n.touch(ctx, &call{name: m.name, eyes: &m.eyes, keys: m.touchKeys, args: args[:]})
 		},
 		count: func(n *node, a *reply) vote { return g.touched(n, a, life) },
 	}), nil

@@ -75,51 +75,61 @@ type reply struct {
 // answered reports whether the node itself spoke, if only to refuse.
 func (r *reply) answered() bool { return r.err == nil || permanent(r.err) }
 
-// proposal is an acquire as every node gets it.
-type proposal struct {
-	keys []string // lock, fence, queue[, marker]
+// call is the keys and arguments of one script, as every node gets them.
+type call struct {
+	name string // of the lock
+	eyes *eyes
+	keys []string
 	args []any
 }
 
-// acquire proposes a ballot.
-func (n *node) acquire(ctx context.Context, p *proposal) reply {
-	return n.eval(ctx, acquireScript, p.keys, p.args)
-}
+// acquire proposes a ballot. A waiter queues only where it will hear the call:
+// member is its place in the queue, or "".
+func (n *node) acquire(ctx context.Context, c *call) reply { return n.eval(ctx, acquireScript, c) }
 
 // release takes back whatever was sent for an identity, up to a ballot.
-func (n *node) release(ctx context.Context, p *proposal) reply {
-	return n.eval(ctx, releaseScript, p.keys, p.args)
-}
+func (n *node) release(ctx context.Context, c *call) reply { return n.eval(ctx, releaseScript, c) }
 
-// touch extends a grant; args are the node's own, for its clock is in them.
-func (n *node) touch(ctx context.Context, keys []string, args []any) reply {
-	return n.eval(ctx, touchScript, keys, args)
-}
+// touch extends a grant; its arguments are the node's own, for its clock is in
+// them.
+func (n *node) touch(ctx context.Context, c *call) reply { return n.eval(ctx, touchScript, c) }
 
-// eval runs a script and checks the reply. A node whose clock is out of line has
-// failed, whatever it said.
-func (n *node) eval(ctx context.Context, s *pool.Script, keys []string, args []any) reply {
+// leave takes a waiter out of the queue, or passes its wake-up on.
+func (n *node) leave(ctx context.Context, c *call) reply { return n.eval(ctx, leaveScript, c) }
+
+// eval runs a script, checks the reply and tells the observer.
+func (n *node) eval(ctx context.Context, s *pool.Script, c *call) reply {
 	var r reply
-	if r.err = n.enter(); r.err != nil {
-		return r
+	if r.err = n.admit(); r.err == nil {
+		r.sent = time.Now()
+		ints, err := n.pool.Eval(ctx, s, c.keys, c.args...)
+		r.received = time.Now()
+		n.dismiss(err)
+		if err == nil {
+			err = r.decode(s, ints)
+		}
+		if err == nil {
+			err = n.heed(s, &r)
+		}
+		if err != nil {
+			r.err = n.fault(err)
+		}
 	}
-	r.sent = time.Now()
-	ints, err := n.pool.Eval(ctx, s, keys, args...)
-	r.received = time.Now()
-	n.leave(err)
-	if err != nil {
-		r.err = n.fault(err)
-		return r
-	}
-	if err := r.decode(s, ints); err != nil {
-		r.err = n.fault(err)
-		return r
-	}
-	if r.now != 0 && !n.clock.learn(n.index, r.now, r.fence, r.sent, r.received) && s != releaseScript {
-		r.err = n.fault(fmt.Errorf("%w: %v ahead", errNodeClock,
-			time.Duration(max(r.now, r.fence)-n.clock.nodes(r.received))*time.Microsecond))
+	if c.eyes != nil && c.eyes.node != nil {
+		c.eyes.node.NodeDone(ctx, NodeEvent{Verb: s.Name(), Name: c.name, Node: n.index, Addr: n.addr,
+			Outcome: r.outcome(s), Err: r.err, Latency: r.received.Sub(r.sent)})
 	}
 	return r
+}
+
+// heed learns from the clock in a reply. A node whose clock is out of line with
+// the others' has failed, whatever it said; a release counts all the same.
+func (n *node) heed(s *pool.Script, r *reply) error {
+	if r.now == 0 || n.clock.learn(n.index, r.now, r.fence, r.sent, r.received) || s == releaseScript {
+		return nil
+	}
+	ahead := max(r.now, r.fence) - n.clock.nodes(r.received)
+	return fmt.Errorf("%w: %v ahead", errNodeClock, time.Duration(ahead)*time.Microsecond)
 }
 
 var replyArity = map[*pool.Script]int{
@@ -158,7 +168,8 @@ func (r *reply) outcome(s *pool.Script) string {
 	return codeNames[s][r.code-1]
 }
 
-func (n *node) enter() error {
+// admit keeps within the cap; dismiss must follow if it returns nil.
+func (n *node) admit() error {
 	limit := int32(maxInFlight)
 	reason := errNodeBusy
 	if n.silent.Load() >= suspectFaults {
@@ -171,7 +182,7 @@ func (n *node) enter() error {
 	return nil
 }
 
-func (n *node) leave(err error) {
+func (n *node) dismiss(err error) {
 	n.inFlight.Add(-1)
 	if err == nil || permanent(err) {
 		if n.silent.Load() != 0 {

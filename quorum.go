@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/quorumlock/redlock/pool"
 )
 
 // vote is what a node's reply counts as.
@@ -68,9 +66,6 @@ type round struct {
 
 // request says what a round asks and what becomes of the replies.
 type request struct {
-	verb *pool.Script
-	name string
-	eyes *eyes
 	// ask runs on a goroutine of the node's. ctx ends at the node timeout.
 	ask func(ctx context.Context, n *node) reply
 	// count judges each reply, early or late, on the same goroutine, under no lock.
@@ -101,10 +96,6 @@ func (r *Redlock) actOnPoolsAsync(ctx context.Context, timeout time.Duration, q 
 func (rd *round) run(r *Redlock, n *node) {
 	defer r.tasks.done()
 	a := rd.ask(rd.ctx, n)
-	if rd.eyes.node != nil {
-		rd.eyes.node.NodeDone(rd.ctx, NodeEvent{Verb: rd.verb.Name(), Name: rd.name, Node: n.index, Addr: n.addr,
-			Outcome: a.outcome(rd.verb), Err: a.err, Latency: a.received.Sub(a.sent)})
-	}
 	rd.arrived(n, &a)
 }
 

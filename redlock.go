@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/quorumlock/redlock/pool"
 )
@@ -18,11 +19,17 @@ type Redlock struct {
 	config config
 
 	renewals  renewals
-	tasks     tasks         // every goroutine that was started and not handed out
-	closing   chan struct{} // closed when Close is called
-	abandoned chan struct{} // closed when Close gives up waiting
+	tasks     tasks           // every goroutine that was started and not handed out
+	life      context.Context // ends when Close is called
+	end       context.CancelFunc
+	closing   <-chan struct{} // life.Done()
+	abandoned chan struct{}   // closed when Close gives up waiting
 
-	closeOnce, abandonOnce sync.Once
+	abandonOnce sync.Once
+
+	wakes *wakes
+	turns turns
+	trip  atomic.Int64 // smoothed time to a decision, ns
 }
 
 // New makes a factory over the given nodes, one pool each. The quorum is a
@@ -36,9 +43,12 @@ func New(pools []pool.Pool, opts ...Option) (*Redlock, error) {
 		quorum:    len(pools)/2 + 1,
 		clock:     newBallots(len(pools)),
 		config:    defaultConfig().with(opts),
-		closing:   make(chan struct{}),
 		abandoned: make(chan struct{}),
 	}
+	r.life, r.end = context.WithCancel(context.Background())
+	r.closing = r.life.Done()
+	r.wakes = newWakes(r, len(pools))
+	r.turns.names = map[string]*turnQueue{}
 	r.renewals = renewals{r: r, wake: make(chan struct{}, 1)}
 	if r.config.err != nil {
 		return nil, r.config.err
@@ -62,7 +72,7 @@ func New(pools []pool.Pool, opts ...Option) (*Redlock, error) {
 // Locks that are held stay held until Unlock, which still works, or their expiry.
 // The pools are the caller's to close, after.
 func (r *Redlock) Close(ctx context.Context) error {
-	r.closeOnce.Do(func() { close(r.closing) })
+	r.end()
 	select {
 	case <-r.tasks.idle():
 		return nil
@@ -72,14 +82,16 @@ func (r *Redlock) Close(ctx context.Context) error {
 	return fmt.Errorf("redlock: close: %d requests left behind: %w", r.tasks.count(), ctx.Err())
 }
 
-func (r *Redlock) closed() bool {
-	select {
-	case <-r.closing:
-		return true
-	default:
-		return false
-	}
+func (r *Redlock) closed() bool { return r.life.Err() != nil }
+
+// took enters the time that a round took to be decided; roundTrip is its smoothed
+// value, by which waiters space their tries.
+func (r *Redlock) took(d time.Duration) {
+	old := r.trip.Load()
+	r.trip.Store(old + (int64(d)-old)/8) // a lost update does not matter
 }
+
+func (r *Redlock) roundTrip() time.Duration { return time.Duration(r.trip.Load()) }
 
 // tasks counts goroutines. Unlike a sync.WaitGroup it may be waited for while
 // more are added.

@@ -2,59 +2,253 @@ package redlock
 
 import (
 	"context"
+	"errors"
+	mrand "math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
 	"time"
 )
 
-// waiter is one caller of Lock while the lock is busy.
-type waiter struct{}
+// Timers of a waiter. A notice is a hint that may be lost, so one is always
+// armed.
+const (
+	// maxFaults is how many attempts without a quorum of nodes an acquire makes
+	// when its tries are not limited.
+	maxFaults = 3
+	// stagger parts the waiters' timers by their rank, so that an expiry wakes them
+	// one after the other.
+	stagger = 5 * time.Millisecond
+	// longestWait is the longest pause of a waiter, and of the first two in a
+	// queue: should the one that was called be suspended, the next looks itself.
+	longestWait      = time.Second
+	longestFirstWait = 250 * time.Millisecond
+	firstRanks       = 2
+	// leastMoment is the least time that calls of other nodes are waited for.
+	leastMoment = 200 * time.Microsecond
+)
 
-func (w *waiter) join(int64) (channel, ticket string) { return "", "0" }
+// waiter is one acquire that contends for a name on the nodes.
+type waiter struct {
+	m    *Mutex
+	wake chan struct{} // a node has called
 
-// maxFaults is how many attempts without a quorum of nodes an acquire makes when
-// its tries are not limited.
-const maxFaults = 3
+	mu     sync.Mutex
+	member string // guarded by mu; the place in the nodes' queues, "" before the first ballot
+	ticket string // guarded by mu
+	joined []bool // guarded by mu; nodes in whose queue it may stand
+	called []bool // guarded by mu; nodes that have called since the last attempt
+	over   bool   // guarded by mu; it waits no longer
+}
 
-// contend makes attempts until one wins, or the rules of LockContext end it.
-func (m *Mutex) contend(ctx context.Context, tries int) (g *grant, attempts int, err error) {
-	unreachable := 0
-	for attempts = 1; ; attempts++ {
-		g, no := m.attempt(ctx, nil)
-		if g != nil {
-			return g, attempts, nil
+func (m *Mutex) newWaiter() *waiter {
+	n := len(m.r.nodes)
+	flags := make([]bool, 2*n)
+	return &waiter{m: m, wake: make(chan struct{}, 1), joined: flags[:n:n], called: flags[n:]}
+}
+
+// join is the place to queue with while the lock is busy: that of the first
+// ballot, kept through every attempt.
+func (w *waiter) join(p int64) (member, ticket string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.member == "" {
+		w.ticket = strconv.FormatInt(p, 10)
+		w.member = w.m.r.wakes.channel + "#" + w.ticket
+	}
+	clear(w.called)
+	return w.member, w.ticket
+}
+
+// saw notes what a reply to an acquire means for the place in the node's queue. A
+// reply that comes when nobody waits any more is answered by leaving.
+func (w *waiter) saw(n *node, a *reply) {
+	w.mu.Lock()
+	switch {
+	case a.err != nil:
+		// It may have been executed: one more leave at the end.
+		w.joined[n.index] = w.joined[n.index] || w.m.r.wakes.listening(n)
+	case a.code == codeBusy && a.last >= 0:
+		w.joined[n.index] = true
+	case a.code == codeGranted:
+		w.joined[n.index] = false
+	}
+	late := w.over && w.joined[n.index]
+	w.mu.Unlock()
+	if late {
+		w.m.r.leaveQueue(n, w)
+	}
+}
+
+// call notes that node i has called, and wakes the waiter.
+func (w *waiter) call(i int) {
+	w.mu.Lock()
+	w.called[i] = true
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *waiter) calls() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.called {
+		if c {
+			n++
 		}
-		if no.err == ErrNoQuorum {
-			unreachable++
-		}
-		if ctx.Err() != nil || no.hopeless || attempts == tries || tries == 0 && unreachable == maxFaults {
-			return nil, attempts, m.refused(ctx, no)
-		}
-		if !m.pause(ctx, attempts, no) {
-			return nil, attempts, m.refused(ctx, no)
+	}
+	return n
+}
+
+// finish leaves every queue. Where a node has called already, that passes the
+// call on to the next: no wake-up is lost with a waiter that went away.
+func (w *waiter) finish() {
+	w.m.r.wakes.remove(w)
+	w.mu.Lock()
+	w.over = true
+	joined := slices.Clone(w.joined)
+	w.mu.Unlock()
+	for i, n := range w.m.r.nodes {
+		if joined[i] {
+			w.m.r.leaveQueue(n, w)
 		}
 	}
 }
 
-// pause waits before the next try, and reports whether there is to be one.
-func (m *Mutex) pause(ctx context.Context, attempts int, no *refusal) bool {
-	d := m.config.delay(attempts)
-	if no.free > 0 {
-		d = min(d, no.free)
+// leaveQueue runs the leave script in the background. Where it fails, the member
+// is skipped by the first release that finds nobody listening, or a notice to it
+// is passed on.
+func (r *Redlock) leaveQueue(n *node, w *waiter) {
+	r.passOn(n, w.m.name, w.member)
+}
+
+// contend makes attempts until one wins, or the rules of LockContext end it. An
+// acquire without limited tries waits for its turn behind the others of this
+// process: one waiter per name asks the nodes.
+func (m *Mutex) contend(ctx context.Context, tries int) (g *grant, attempts int, err error) {
+	if tries == 1 {
+		g, no := m.attempt(ctx, nil)
+		if g == nil {
+			err = m.refused(ctx, no)
+		}
+		return g, 1, err
 	}
+	if tries == 0 {
+		turn, err := m.r.turns.enter(ctx, m)
+		if err != nil {
+			return nil, 0, err
+		}
+		defer turn.leave()
+	}
+	w := m.newWaiter()
+	m.r.wakes.add(w)
+	defer w.finish()
+	var no *refusal
+	unreachable := 0
+	for attempts = 1; ; {
+		g, no = m.attempt(ctx, w)
+		if g != nil {
+			return g, attempts, nil
+		}
+		if errors.Is(no.err, ErrNoQuorum) {
+			unreachable++
+		} else if tries == 0 {
+			m.r.turns.note(m.name, no.err)
+		}
+		if ctx.Err() != nil || no.hopeless || attempts == tries || tries == 0 && unreachable == maxFaults {
+			return nil, attempts, m.refused(ctx, no)
+		}
+		switch m.pause(ctx, w, attempts, tries, no) {
+		case wokenByEnd:
+			return nil, attempts, m.refused(ctx, no)
+		case wokenByNotice:
+			// Somebody said that the lock is free: this try does not count.
+			unreachable = 0
+		default:
+			attempts++
+		}
+	}
+}
+
+// What ended a pause.
+const (
+	wokenByNotice = "notice"
+	wokenByTimer  = "timer"
+	wokenByPoll   = "poll"
+	wokenByEnd    = "end"
+)
+
+// pause waits before the next attempt and says what ended it.
+func (m *Mutex) pause(ctx context.Context, w *waiter, attempts, tries int, no *refusal) (wokenBy string) {
+	m.r.wakes.listen()
 	started := time.Now()
+	d, wokenBy := m.patience(attempts, tries, no)
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	wokenBy := "poll"
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		wokenBy = "ctx"
-	case <-m.r.closing:
-		wokenBy = "close"
+	for waiting := true; waiting; {
+		waiting = false
+		select {
+		case <-timer.C:
+		case <-w.wake:
+			calls := w.calls()
+			if calls == 0 {
+				waiting = true // a call from before the last attempt
+				break
+			}
+			wokenBy = wokenByNotice
+			if calls < m.r.quorum {
+				// The other nodes are about to call, or have called someone else.
+				waiting = true
+				if moment := max(m.r.roundTrip(), leastMoment); moment < d-time.Since(started) {
+					timer.Reset(moment)
+					d = 0 // once only
+				}
+			}
+		case <-ctx.Done():
+			wokenBy = wokenByEnd
+		case <-m.r.closing:
+			wokenBy = wokenByEnd
+		}
 	}
 	if m.eyes.wait != nil {
 		m.eyes.wait.WaitDone(ctx, WaitEvent{Name: m.name, WokenBy: wokenBy, Duration: time.Since(started)})
 	}
-	return wokenBy == "poll"
+	return wokenBy
+}
+
+// patience is how long to wait for a call, and how a pause is named that it ends.
+func (m *Mutex) patience(attempts, tries int, no *refusal) (d time.Duration, wokenBy string) {
+	trip := max(m.r.roundTrip(), leastMoment)
+	switch {
+	case errors.Is(no.err, ErrNoQuorum):
+		return m.config.delay(attempts), wokenByPoll
+	case no.split:
+		// Nobody may be there to call. The contenders that saw each other come again
+		// in the order of their ballots, each after the undoing of the one before.
+		d, wokenBy = trip+time.Duration(no.behind)*2*trip+mrand.N(trip), wokenByTimer
+	case no.rank < 0:
+		// No node will call.
+		d, wokenBy = m.config.delay(attempts), wokenByPoll
+		if no.free > 0 {
+			d = min(d, no.free+time.Millisecond)
+		}
+	default:
+		late := time.Duration(no.rank) * stagger
+		longest := longestWait + late
+		if no.rank < firstRanks {
+			longest = longestFirstWait
+		}
+		d, wokenBy = longest, wokenByTimer
+		if no.free > 0 {
+			d = min(d, no.free+time.Millisecond+late)
+		}
+	}
+	if tries > 0 {
+		d = min(d, m.config.delay(attempts))
+	}
+	return d, wokenBy
 }
 
 // refused is the error of a failed acquire.
@@ -62,7 +256,7 @@ func (m *Mutex) refused(ctx context.Context, no *refusal) error {
 	switch {
 	case ctx.Err() != nil:
 		why := no.err
-		if why == ErrNoQuorum {
+		if errors.Is(why, ErrNoQuorum) {
 			why = nil // the nodes were not given the time to answer
 		}
 		return fail("lock", m.name, ErrFailed, ctx.Err(), why)

@@ -4,14 +4,15 @@
 -- ARGV  1 id: the value without its ballot     2 p: the ballot
 --       3 expiry, ms                           4 S: the skew bound, us
 --       5 R: fence retention, ms               6 longest hold, ms; 0: no guard
---       7 channel to wake, '' to join no queue 8 ticket: place in the queue
+--       7 member: 'channel#ticket', '' to join no queue
+--       8 ticket: place in the queue
 -- Reply {code, now us, fence, ttl ms, holder's ballot, rank}
 --       code 1 granted  2 busy  3 stale  4 quarantined
 --       ttl: of the lock when busy (-1: it never expires), of the quarantine
 --       rank: place in the queue from 0, -1 when not queued
 
 local id, ballot, px = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local p, retention, channel = tonumber(ballot), tonumber(ARGV[5]), ARGV[7]
+local p, retention, member = tonumber(ballot), tonumber(ARGV[5]), ARGV[7]
 local held = redis.call('GET', KEYS[1])
 local c, known = fence(KEYS[2])
 local now = clock()
@@ -20,11 +21,11 @@ local again = held and owned(held, id)
 if held and not again then
   local _, g = split(held)
   local ttl, rank = redis.call('PTTL', KEYS[1]), -1
-  if channel ~= '' then
+  if member ~= '' then
     -- pcall: an out-of-memory ZADD must not hide that the lock is busy.
-    local joined = redis.pcall('ZADD', KEYS[3], 'NX', ARGV[8], channel)
+    local joined = redis.pcall('ZADD', KEYS[3], 'NX', ARGV[8], member)
     if type(joined) == 'number' then
-      rank = redis.call('ZRANK', KEYS[3], channel)
+      rank = redis.call('ZRANK', KEYS[3], member)
       redis.call('PEXPIRE', KEYS[3], longest(KEYS[3], math.max(ttl, 0) + retention))
     end
   end
@@ -54,7 +55,7 @@ if string.sub(id, -1) == '.' then
 end
 redis.call('SET', KEYS[1], value, 'PX', lock_px)
 redis.call('SET', KEYS[2], ballot, 'PX', fence_px)
-if channel ~= '' then
-  redis.call('ZREM', KEYS[3], channel)
+if member ~= '' then
+  redis.call('ZREM', KEYS[3], member)
 end
 return {1, now, p, lock_px, p, -1}

@@ -1,7 +1,7 @@
 -- leave: a waiter goes away, or was woken and no longer waits.
 --
 -- KEYS  1 lock  2 queue
--- ARGV  1 the waiter's channel
+-- ARGV  1 the waiter's member, 'channel#ticket'
 -- Reply {code}
 --       code 1 left the queue  2 passed the wake-up on  3 nothing to pass on
 --

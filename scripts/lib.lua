@@ -50,10 +50,11 @@ end
 
 -- Wakes the first waiter that is still there: nobody listens -> the next one.
 -- PUBLISH is not permitted -> all keep their timers, none loses its place.
+-- A member is 'channel#ticket', for one client may wait more than once.
 local function hand_over(queue, name)
   local popped = redis.call('ZPOPMIN', queue)
   while popped[1] do
-    local heard = redis.pcall('PUBLISH', popped[1], name)
+    local heard = redis.pcall('PUBLISH', string.match(popped[1], '^[^#]*'), name)
     if type(heard) ~= 'number' then
       redis.pcall('ZADD', queue, popped[2], popped[1])
       return 0

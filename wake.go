@@ -1,0 +1,136 @@
+package redlock
+
+import (
+	"context"
+	mrand "math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorumlock/redlock/pool"
+)
+
+// How long to wait before subscribing again, doubling between these.
+const (
+	firstResubscribe = 50 * time.Millisecond
+	lastResubscribe  = 5 * time.Second
+)
+
+// wakes is the other end of hand-over: one channel per client, subscribed on each
+// node from the first time that somebody has to wait until Close. A notice names
+// the lock that became free.
+type wakes struct {
+	r       *Redlock
+	channel string
+	ready   []atomic.Bool // by node: the subscription is confirmed
+	once    sync.Once
+
+	mu      sync.Mutex
+	waiters map[string][]*waiter // guarded by mu; by lock name, in order of arrival
+}
+
+func newWakes(r *Redlock, nodes int) *wakes {
+	return &wakes{r: r, channel: "redlock:wake:" + randomText(12), ready: make([]atomic.Bool, nodes), waiters: map[string][]*waiter{}}
+}
+
+func (h *wakes) listening(n *node) bool { return h.ready[n.index].Load() }
+
+func (h *wakes) add(w *waiter) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waiters[w.m.name] = append(h.waiters[w.m.name], w)
+}
+
+func (h *wakes) remove(w *waiter) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	name := w.m.name
+	list := h.waiters[name]
+	for i := range list {
+		if list[i] == w {
+			list = append(list[:i:i], list[i+1:]...)
+			break
+		}
+	}
+	if len(list) == 0 {
+		delete(h.waiters, name)
+	} else {
+		h.waiters[name] = list
+	}
+}
+
+// listen starts the subscriptions, once.
+func (h *wakes) listen() {
+	h.once.Do(func() {
+		for _, n := range h.r.nodes {
+			if s, ok := n.pool.(pool.Subscriber); ok {
+				h.r.tasks.add(1)
+				go h.subscribe(n, s)
+			}
+		}
+	})
+}
+
+// subscribe keeps the subscription to one node until Close.
+func (h *wakes) subscribe(n *node, s pool.Subscriber) {
+	defer h.r.tasks.done()
+	ctx := h.r.life
+	pause := firstResubscribe
+	for {
+		err := s.Subscribe(ctx, h.channel, func() {
+			h.ready[n.index].Store(true)
+			pause = firstResubscribe
+			h.all(n) // a call may have been missed, and queues can be joined now
+		}, func(name string) { h.notice(n, name) })
+		h.ready[n.index].Store(false)
+		if permanent(err) {
+			pause = lastResubscribe
+		}
+		timer := time.NewTimer(pause/2 + mrand.N(pause))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		pause = min(2*pause, lastResubscribe)
+	}
+}
+
+// notice hands a call to the first waiter for the name. When there is none any
+// more, the node calls the next client instead.
+func (h *wakes) notice(n *node, name string) {
+	h.mu.Lock()
+	var w *waiter
+	if list := h.waiters[name]; len(list) > 0 {
+		w = list[0]
+	}
+	h.mu.Unlock()
+	if w == nil {
+		h.r.passOn(n, name, "")
+		return
+	}
+	w.call(n.index)
+}
+
+// all calls the first waiter of every name on behalf of node n.
+func (h *wakes) all(n *node) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, list := range h.waiters {
+		list[0].call(n.index)
+	}
+}
+
+// passOn runs the leave script for a member, in the background; with "" it only
+// passes a wake-up on.
+func (r *Redlock) passOn(n *node, name, member string) {
+	r.tasks.add(1)
+	go func() {
+		defer r.tasks.done()
+		ctx, cancel := context.WithTimeout(context.Background(), r.config.timeout())
+		defer cancel()
+		k := keysOf(name)
+		n.leave(ctx, &call{name: name, keys: []string{k.lock, k.queue}, args: []any{member}})
+	}()
+}
