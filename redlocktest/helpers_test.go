@@ -44,10 +44,10 @@ func (c client) eval(ctx context.Context, name string, keys []string, args ...an
 
 func (c client) ballot() int64 { return c.node.Now().UnixMicro() + 1 }
 
-// acquire proposes p for lock L, queueing on channel unless it is empty.
-func (c client) acquire(ctx context.Context, id string, p int64, px time.Duration, channel string) ([]int64, error) {
+// acquire proposes p for lock L, queueing as member unless it is empty.
+func (c client) acquire(ctx context.Context, id string, p int64, px time.Duration, member string) ([]int64, error) {
 	return c.eval(ctx, "acquire", []string{"L", "L:f", "L:q"},
-		id, p, px.Milliseconds(), skew, retention, 0, channel, p)
+		id, p, px.Milliseconds(), skew, retention, 0, member, p)
 }
 
 func (c client) release(ctx context.Context, id string, h int64) ([]int64, error) {

@@ -36,7 +36,7 @@ var twins = map[string]twin{
 
 func acquire(s *session, keys, argv words) []int64 {
 	id, ballot, px := argv.at(1), argv.at(2), number(argv.at(3))
-	p, retention, channel := number(ballot), number(argv.at(5)), argv.at(7)
+	p, retention, member := number(ballot), number(argv.at(5)), argv.at(7)
 	held, isHeld := s.get(keys.at(1))
 	c, known := s.fence(keys.at(2))
 	now := s.clock()
@@ -45,10 +45,10 @@ func acquire(s *session, keys, argv words) []int64 {
 	if isHeld && !again {
 		_, g, _ := split(held)
 		ttl, rank := s.pttl(keys.at(1)), int64(-1)
-		if channel != "" {
-			joined := protect(func() { s.zaddNX(keys.at(3), argv.at(8), channel) })
+		if member != "" {
+			joined := protect(func() { s.zaddNX(keys.at(3), argv.at(8), member) })
 			if joined == nil {
-				rank = s.zrank(keys.at(3), channel)
+				rank = s.zrank(keys.at(3), member)
 				s.pexpire(keys.at(3), s.longest(keys.at(3), max(ttl, 0)+retention))
 			}
 		}
@@ -73,8 +73,8 @@ func acquire(s *session, keys, argv words) []int64 {
 	}
 	s.setPX(keys.at(1), grantValue(id, ballot), lockPX)
 	s.setPX(keys.at(2), ballot, fencePX)
-	if channel != "" {
-		s.zrem(keys.at(3), channel)
+	if member != "" {
+		s.zrem(keys.at(3), member)
 	}
 	return []int64{1, now, p, lockPX, p, -1}
 }
@@ -246,8 +246,9 @@ func (s *session) longest(key string, px int64) int64 {
 func (s *session) handOver(queue, name string) int64 {
 	popped, found := s.zpopmin(queue)
 	for found {
+		channel, _, _ := strings.Cut(popped.member, "#")
 		var heard int
-		refused := protect(func() { heard = s.publish(popped.member, name) })
+		refused := protect(func() { heard = s.publish(channel, name) })
 		if refused != nil {
 			_ = protect(func() { s.zadd(queue, popped) })
 			return 0
