@@ -155,16 +155,22 @@ func header(o *options) error {
 // serverVersion reads INFO. Valkey reports the Redis version it is compatible
 // with and its own beside it.
 func serverVersion(info string) string {
+	fields := infoFields(info)
+	if name := fields["server_name"]; name != "" && name != "redis" {
+		return name + " " + fields[name+"_version"]
+	}
+	return "redis-server " + fields["redis_version"]
+}
+
+// infoFields parses the reply to INFO.
+func infoFields(info string) map[string]string {
 	fields := map[string]string{}
 	for line := range strings.Lines(info) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 			fields[key] = value
 		}
 	}
-	if name := fields["server_name"]; name != "" && name != "redis" {
-		return name + " " + fields[name+"_version"]
-	}
-	return "redis-server " + fields["redis_version"]
+	return fields
 }
 
 func versions(modules ...string) []string {

@@ -5,11 +5,16 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"text/tabwriter"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/redlock/internal/testutil"
 )
 
 // A side is one of those compared.
@@ -23,7 +28,10 @@ type side struct {
 type sample struct {
 	pairsPerSecond float64
 	allocs, bytes  float64 // per pair
-	failed         int64
+	// Microseconds of processor time per pair. Beside other work on the machine
+	// they are steadier than the pairs per second.
+	client, servers float64
+	failed          int64
 }
 
 // settle lets a side's late replies come in before another side is timed.
@@ -31,7 +39,7 @@ const settle = 20 * time.Millisecond
 
 // compare runs the sides in turn, after a warm-up of each, and returns the
 // samples by side and round.
-func compare(o *options, workers int, sides []side) (map[string][]sample, error) {
+func compare(o *options, servers []*testutil.Server, workers int, sides []side) (map[string][]sample, error) {
 	runs := map[string][]func() error{}
 	for _, s := range sides {
 		for w := range workers {
@@ -43,7 +51,7 @@ func compare(o *options, workers int, sides []side) (map[string][]sample, error)
 		}
 	}
 	for _, s := range sides {
-		load(o, runs[s.name], min(o.duration, 300*time.Millisecond))
+		load(o, nil, runs[s.name], min(o.duration, 300*time.Millisecond))
 	}
 	samples := map[string][]sample{}
 	for range o.rounds {
@@ -51,7 +59,7 @@ func compare(o *options, workers int, sides []side) (map[string][]sample, error)
 			if o.stopped() {
 				return samples, nil
 			}
-			samples[s.name] = append(samples[s.name], load(o, runs[s.name], o.duration))
+			samples[s.name] = append(samples[s.name], load(o, servers, runs[s.name], o.duration))
 			time.Sleep(settle)
 		}
 	}
@@ -59,11 +67,12 @@ func compare(o *options, workers int, sides []side) (map[string][]sample, error)
 }
 
 // load has each function called in a loop of its own for a duration.
-func load(o *options, pairs []func() error, d time.Duration) sample {
+func load(o *options, servers []*testutil.Server, pairs []func() error, d time.Duration) sample {
 	var before, after runtime.MemStats
 	var ok, failed atomic.Int64
 	runtime.GC() // nobody pays for another side's garbage
 	runtime.ReadMemStats(&before)
+	serversBefore, clientBefore := serverTime(servers), cpuTime()
 	started := time.Now()
 	end := started.Add(d)
 	var all sync.WaitGroup
@@ -80,14 +89,38 @@ func load(o *options, pairs []func() error, d time.Duration) sample {
 	}
 	all.Wait()
 	took := time.Since(started)
+	client, serverUse := cpuTime()-clientBefore, serverTime(servers)-serversBefore
 	runtime.ReadMemStats(&after)
 	n := max(1, float64(ok.Load()+failed.Load()))
 	return sample{
 		pairsPerSecond: float64(ok.Load()) / took.Seconds(),
 		allocs:         float64(after.Mallocs-before.Mallocs) / n,
 		bytes:          float64(after.TotalAlloc-before.TotalAlloc) / n,
+		client:         float64(client.Microseconds()) / n,
+		servers:        float64(serverUse.Microseconds()) / n,
 		failed:         failed.Load(),
 	}
+}
+
+// serverTime is the processor time that the servers have used so far; 0 where one
+// does not tell.
+func serverTime(servers []*testutil.Server) time.Duration {
+	var seconds float64
+	for _, s := range servers {
+		info, err := redis.String(s.Do("INFO", "cpu"))
+		if err != nil {
+			return 0
+		}
+		fields := infoFields(info)
+		for _, name := range []string{"used_cpu_sys", "used_cpu_user"} {
+			used, err := strconv.ParseFloat(fields[name], 64)
+			if err != nil {
+				return 0
+			}
+			seconds += used
+		}
+	}
+	return time.Duration(seconds * float64(time.Second))
 }
 
 func column(samples []sample, of func(sample) float64) []float64 {

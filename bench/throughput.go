@@ -87,12 +87,12 @@ func throughput(o *options, title string, workers int) (results map[string][]sam
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	results, err = compare(o, workers, all)
+	results, err = compare(o, servers, workers, all)
 	if err != nil {
 		return nil, err
 	}
 	pps := func(s sample) float64 { return s.pairsPerSecond }
-	rows := [][]string{{"", "pairs/s", "of bare", "allocs/pair", "B/pair", "failed"}}
+	rows := [][]string{{"", "pairs/s", "of bare", "allocs/pair", "B/pair", "client us/pair", "servers us/pair", "failed"}}
 	for _, s := range all {
 		got := results[s.name]
 		failed := int64(0)
@@ -105,6 +105,8 @@ func throughput(o *options, title string, workers int) (results map[string][]sam
 			fmt.Sprintf("%.2f", ratio(column(got, pps), column(results["bare"], pps))),
 			fmt.Sprintf("%.0f", median(column(got, func(s sample) float64 { return s.allocs }))),
 			fmt.Sprintf("%.0f", median(column(got, func(s sample) float64 { return s.bytes }))),
+			fmt.Sprintf("%.0f", median(column(got, func(s sample) float64 { return s.client }))),
+			fmt.Sprintf("%.0f", median(column(got, func(s sample) float64 { return s.servers }))),
 			fmt.Sprint(failed),
 		})
 	}
