@@ -3,46 +3,12 @@ package redlock_test
 import (
 	"context"
 	"testing"
-	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorumlock/redlock"
 	"github.com/quorumlock/redlock/internal/testutil"
-	"github.com/quorumlock/redlock/pool"
-	redigopool "github.com/quorumlock/redlock/pool/redigo"
 )
-
-// pools makes a redigo pool for each server.
-func pools(t testing.TB, servers []*testutil.Server) []pool.Pool {
-	t.Helper()
-	out := make([]pool.Pool, len(servers))
-	for i, s := range servers {
-		p := &redis.Pool{
-			MaxIdle: 64,
-			DialContext: func(ctx context.Context) (redis.Conn, error) {
-				return redis.DialContext(ctx, "tcp", s.Addr())
-			},
-		}
-		t.Cleanup(func() { p.Close() })
-		out[i] = redigopool.NewNamedPool(p, s.Addr())
-	}
-	return out
-}
-
-// factory makes a Redlock over servers and closes it before them.
-func factory(t testing.TB, servers []*testutil.Server, opts ...redlock.Option) *redlock.Redlock {
-	t.Helper()
-	r, err := redlock.New(pools(t, servers), opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
-		defer cancel()
-		_ = r.Close(ctx)
-	})
-	return r
-}
 
 func TestLockUnlock(t *testing.T) {
 	servers := testutil.StartRedisN(t, 5)
