@@ -90,10 +90,10 @@ func TestTwinsBehaveLikeTheLuaUnderAnAccessList(t *testing.T) {
 		w.twin.RefuseCommand("PUBLISH", "")
 		w.run(20)
 	}
-	w.noInfo = true
+	w.noInfo, w.guarded = true, true
 	w.command("ACL", "SETUSER", "default", "-info")
 	w.twin.RefuseCommand("INFO", denied)
-	w.run(100)
+	w.run(150)
 	w.checkNotices()
 	assert.NotZero(t, w.seen["ERR"])
 }
@@ -222,6 +222,9 @@ func companions(name string) []string {
 
 // call runs one script on both sides and judges it.
 func (w *world) call(name string, c scriptCall) {
+	if w.gone[name] {
+		return
+	}
 	t, script := w.t, w.scripts[c.script]
 	ctx := t.Context()
 	got, realErr := w.real.Eval(ctx, script, c.keys, c.args...)
