@@ -1,0 +1,60 @@
+# Every target runs from a clean clone. `make help` lists them.
+
+MODULE  := github.com/quorumlock/redlock
+BIN     := .cache/bin
+FUZZTIME ?= 60s
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test check soak bench fuzz demo cover fmt
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install what the tests need, or say what is missing
+	@.ci/setup
+
+test: setup ## all tests of all modules under the race detector, on real servers
+	go test -race -timeout 8m work
+
+check: $(BIN)/staticcheck $(BIN)/gofumpt $(BIN)/govulncheck ## format, vet, staticcheck, other systems, known vulnerabilities
+	@unformatted=$$($(BIN)/gofumpt -l .); test -z "$$unformatted" || \
+		{ printf 'run make fmt:\n%s\n' "$$unformatted"; exit 1; }
+	go vet work
+	$(BIN)/staticcheck work
+	GOOS=darwin go vet ./...
+	GOOS=windows go vet ./...
+	GOARCH=386 CGO_ENABLED=0 go vet ./...
+	.ci/vulncheck
+
+soak: setup ## long runs with faults (minutes)
+	REDLOCK_SOAK=1 go test -race -run Soak -timeout 30m ./...
+
+bench: setup ## the comparison with other libraries, on real servers
+	cd bench && go run .
+
+# One at a time: that is all that go test -fuzz takes.
+fuzz: setup ## each fuzz target for FUZZTIME (60s)
+	@set -e; grep -rh --include='*_test.go' -H '^func Fuzz' . | \
+	sed -E 's|^(.*)/[^/]+:func (Fuzz[A-Za-z0-9_]*).*|\1 \2|' | sort -u | \
+	while read -r dir name; do \
+		echo "$$dir $$name"; \
+		go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) "$$dir"; \
+	done
+
+demo: ## locks, faults and recoveries to watch, without any server
+	go run ./cmd/redlock demo
+
+cover: setup ## coverage of the core, and what no test reaches
+	@mkdir -p .cache
+	go test -coverprofile=.cache/cover.out -coverpkg=$(MODULE),$(MODULE)/pool/...,$(MODULE)/redlocktest ./...
+	@.ci/uncovered .cache/cover.out
+
+fmt: $(BIN)/gofumpt ## format all Go code
+	$(BIN)/gofumpt -w .
+
+# A workspace takes no other go.mod, hence GOWORK=off.
+$(BIN)/staticcheck: PACKAGE = honnef.co/go/tools/cmd/staticcheck
+$(BIN)/gofumpt: PACKAGE = mvdan.cc/gofumpt
+$(BIN)/govulncheck: PACKAGE = golang.org/x/vuln/cmd/govulncheck
+$(BIN)/staticcheck $(BIN)/gofumpt $(BIN)/govulncheck: tools.mod tools.sum
+	GOWORK=off go build -modfile=tools.mod -o $@ $(PACKAGE)

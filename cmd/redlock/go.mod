@@ -1,0 +1,19 @@
+module github.com/quorumlock/redlock/cmd/redlock
+
+go 1.25.0
+
+require (
+	github.com/alecthomas/kong v1.17.0
+	github.com/gomodule/redigo v1.9.3
+	github.com/quorumlock/redlock v0.1.0
+	github.com/rogpeppe/go-internal v1.16.0
+	golang.org/x/sys v0.38.0
+	golang.org/x/term v0.37.0
+)
+
+require (
+	github.com/hashicorp/errwrap v1.0.0 // indirect
+	github.com/hashicorp/go-multierror v1.1.1 // indirect
+	golang.org/x/tools v0.26.0 // indirect
+)
+
