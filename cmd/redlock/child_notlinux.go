@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package main
+
+import "syscall"
+
+// tieToParent: this system has no such tie.
+func tieToParent(*syscall.SysProcAttr) {}

@@ -1,0 +1,82 @@
+// Command redlock runs jobs under a quorum lock, and shows one at work.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+
+	"github.com/alecthomas/kong"
+)
+
+// commands is the whole command line; each command has a file of its own.
+type commands struct {
+	Run  runCommand  `cmd:"" help:"Run a command while holding a lock."`
+	Demo demoCommand `cmd:"" help:"Contend for a lock on five nodes while they fail, and check every grant."`
+}
+
+// streams are what a command reads and writes.
+type streams struct {
+	in, out, err *os.File
+}
+
+func main() { os.Exit(redlockMain()) }
+
+func redlockMain() int {
+	return execute(os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
+}
+
+// helpShown ends parsing after --help: kong expects its exit function not to return.
+type helpShown struct{ code int }
+
+func execute(args []string, s streams) (code int) {
+	defer func() {
+		if r := recover(); r != nil {
+			shown, ok := r.(helpShown)
+			if !ok {
+				panic(r)
+			}
+			code = shown.code
+		}
+	}()
+	parser := kong.Must(&commands{},
+		kong.Name("redlock"),
+		kong.Description("Mutual exclusion over independent Redis or Valkey nodes."),
+		kong.Writers(s.out, s.err),
+		kong.Exit(func(code int) { panic(helpShown{code}) }),
+		kong.UsageOnError(),
+		kong.Bind(s),
+	)
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	ctx, err := parser.Parse(args)
+	if err != nil {
+		return report(s.err, usagef("%w (redlock --help tells more)", err))
+	}
+	return report(s.err, ctx.Run())
+}
+
+// report prints an error in one line and returns the exit code it stands for.
+func report(w io.Writer, err error) int {
+	if err == nil {
+		return 0
+	}
+	code := exitFailure
+	var e *exitError
+	if errors.As(err, &e) {
+		code = e.code
+	}
+	if text := err.Error(); text != "" {
+		fmt.Fprintf(w, "redlock: %s\n", withoutPasswords(text))
+	}
+	return code
+}
+
+var userinfo = regexp.MustCompile(`://\S*@`)
+
+// withoutPasswords is the last guard: a URL in the wrong place, such as that of the
+// command, is quoted by whoever trips over it.
+func withoutPasswords(text string) string { return userinfo.ReplaceAllString(text, "://…@") }
