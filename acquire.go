@@ -2,9 +2,11 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -24,73 +26,148 @@ type refusal struct {
 	behind int   // holders seen whose ballots are lower than the attempt's
 }
 
-// attempt proposes a ballot to all nodes, and a higher one at once where newer
-// attempts were seen: that is not contention. It leaves nothing behind unless it
-// wins.
+// attempt is one try for the lock: a proposal to all nodes, and a higher one at once
+// where newer attempts were seen, for that is not contention. It leaves nothing
+// behind unless it wins.
+type attempt struct {
+	m    *Mutex
+	w    *waiter // nil: joins no queue
+	id   string
+	high int64 // the latest ballot
+
+	mu   sync.Mutex
+	owed []bool // guarded by mu; nodes that may hold what was sent
+	lost bool   // guarded by mu; from now on every grant is to be undone
+}
+
+// attempt makes one.
 func (m *Mutex) attempt(ctx context.Context, w *waiter) (*grant, *refusal) {
 	id, err := m.identity()
 	if err != nil {
 		return nil, &refusal{err: err, hopeless: true, rank: -1}
 	}
-	r := m.r
-	owed := make([]bool, len(r.nodes)) // nodes that may hold what was sent
+	a := &attempt{m: m, w: w, id: id, owed: make([]bool, len(m.r.nodes))}
 	var floor int64
 	for proposals := 1; ; proposals++ {
-		p := r.clock.next(floor)
-		lease := newLease(len(r.nodes), r.quorum)
-		verdict, replies := m.propose(ctx, id, p, lease, w)
+		a.high = m.r.clock.next(floor)
+		lease := newLease(len(m.r.nodes), m.r.quorum)
+		verdict, replies := a.propose(ctx, lease)
+		tooSlow := false
 		if verdict == won {
-			g := &grant{id: id, value: joinValue(id, p), token: p, high: p, lease: lease, gated: true}
 			if lease.alive(time.Now()) {
 				m.degraded(ctx, "lock", replies)
-				return g, nil
+				return &grant{id: id, value: joinValue(id, a.high), token: a.high, high: a.high, lease: lease, gated: true}, nil
 			}
+			tooSlow = true
 		}
-		for i := range replies {
-			if a := &replies[i]; a.err != nil || a.code == codeGranted {
-				owed[i] = true
-			}
-		}
-		if higher, ok := m.outbid(replies); ok && verdict != won && proposals < maxProposals && ctx.Err() == nil {
+		if higher, ok := m.outbid(replies); ok && !tooSlow && proposals < maxProposals && ctx.Err() == nil {
 			floor = higher
+			a.owe(replies)
 			continue
 		}
-		m.undo(ctx, id, p, owed)
-		no := m.judge(replies, p)
-		if verdict == won {
-			no.err = joinErrors(ErrNoQuorum, errTooSlow)
+		a.owe(replies)
+		a.undo(ctx)
+		no := m.judge(replies, a.high)
+		if tooSlow {
+			no.err = errors.Join(ErrNoQuorum, errTooSlow)
 		}
 		return nil, no
 	}
 }
 
 // propose is one round of an attempt.
-func (m *Mutex) propose(ctx context.Context, id string, p int64, lease *lease, w *waiter) (verdict, []reply) {
-	c := m.config
-	passing, queuing := m.acquireCalls(id, p, w)
-	life := c.expiry - drift(c.expiry, c.driftFactor)
+func (a *attempt) propose(ctx context.Context, lease *lease) (verdict, []reply) {
+	m, w, high := a.m, a.w, a.high
+	passing, queuing := m.acquireCalls(a.id, high, w)
+	life := m.config.expiry - drift(m.config.expiry, m.config.driftFactor)
 	started := time.Now()
-	rd := m.r.actOnPoolsAsync(ctx, c.timeout(), request{
+	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
 		ask: func(ctx context.Context, n *node) reply {
 			if queuing != nil && m.r.wakes.listening(n) {
 				return n.acquire(ctx, queuing)
 			}
 			return n.acquire(ctx, passing)
 		},
-		count: func(n *node, a *reply) vote {
+		count: func(n *node, got *reply) vote {
 			if w != nil {
-				w.saw(n, a)
+				w.saw(n, got)
 			}
-			if a.err != nil || a.code != codeGranted {
+			if got.err != nil || got.code != codeGranted {
 				return no
 			}
-			lease.record(n.index, a.sent.Add(life), a.received, true)
+			lease.record(n.index, got.sent.Add(life), got.received, true)
 			return yes
+		},
+		late: func(ctx context.Context, n *node, got *reply) {
+			if !got.refuses() && a.stray(n) {
+				a.takeBack(ctx, n)
+			}
 		},
 	})
 	v, replies := rd.wait(ctx)
 	m.r.took(time.Since(started))
+	if v == lost && w != nil && ctx.Err() == nil && m.judge(replies, high).split {
+		// Whether there is a holder who will call depends on the replies still out.
+		replies = rd.settle(ctx, max(m.r.roundTrip(), leastMoment))
+	}
 	return v, replies
+}
+
+// owe notes the nodes among replies that may have granted. One that has not
+// answered yet comes to stray.
+func (a *attempt) owe(replies []reply) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range replies {
+		if got := &replies[i]; got.counted && !got.refuses() {
+			a.owed[i] = true
+		}
+	}
+}
+
+// stray notes a late reply that may be a grant, and reports whether to undo it
+// here: the attempt is lost already. While it goes on, or once it has won, the
+// reply to the final ballot decides about the node.
+func (a *attempt) stray(n *node) (undo bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.owed[n.index] = true
+	return a.lost
+}
+
+// undo takes back what the attempt may have left at the owed nodes. Nobody waits
+// for it: each release has a goroutine, and where that fails, the janitor. The
+// release carries the latest ballot, so that whatever is still on its way is
+// refused.
+func (a *attempt) undo(ctx context.Context) {
+	a.mu.Lock()
+	a.lost = true
+	owed := slices.Clone(a.owed)
+	a.mu.Unlock()
+	ctx = context.WithoutCancel(ctx)
+	for i, n := range a.m.r.nodes {
+		if owed[i] {
+			a.m.r.tasks.add(1)
+			go func() {
+				defer a.m.r.tasks.done()
+				a.takeBack(ctx, n)
+			}()
+		}
+	}
+}
+
+// takeBack releases at one node. A key that was perhaps held before the attempt
+// (WithReentry) stays.
+func (a *attempt) takeBack(ctx context.Context, n *node) {
+	m := a.m
+	if m.config.reentry {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.config.timeout())
+	defer cancel()
+	back := m.releaseCall(a.id, a.high)
+	got := n.release(ctx, back)
+	m.released(n, &got, a.id, back)
 }
 
 // acquireCalls are an acquire that joins no queue and, for a waiter, one that does.
@@ -137,29 +214,6 @@ func (m *Mutex) outbid(replies []reply) (floor int64, ok bool) {
 		}
 	}
 	return floor, stale && refused <= len(replies)-m.r.quorum
-}
-
-// undo takes back what an attempt may have left at the owed nodes. Nobody waits
-// for it: each release has a goroutine, and where that fails, the janitor.
-func (m *Mutex) undo(ctx context.Context, id string, high int64, owed []bool) {
-	if m.config.reentry {
-		return // the key may have been held before this attempt
-	}
-	r, back := m.r, m.releaseCall(id, high)
-	ctx = context.WithoutCancel(ctx)
-	for i, n := range r.nodes {
-		if !owed[i] {
-			continue
-		}
-		r.tasks.add(1)
-		go func() {
-			defer r.tasks.done()
-			ctx, cancel := context.WithTimeout(ctx, m.config.timeout())
-			defer cancel()
-			a := n.release(ctx, back)
-			m.released(n, &a, id, back)
-		}()
-	}
 }
 
 // released leaves a release that failed to the janitor.
@@ -233,7 +287,7 @@ func (m *Mutex) judge(replies []reply, p int64) *refusal {
 		if ballot < p {
 			no.behind++
 		}
-		// Silent nodes are counted for the holder: it may be there.
+		// Nodes at fault are counted for the holder: it may be there.
 		if n+len(no.faults) >= m.r.quorum {
 			no.split = false
 		}

@@ -9,11 +9,12 @@ import (
 
 // grant is one won attempt, from the quorum's yes to the release.
 type grant struct {
-	id    string // the value without its ballot
-	value string
-	token int64
-	lease *lease
-	gated bool // it occupies its mutex's gate
+	id     string // the value without its ballot
+	value  string
+	token  int64
+	lease  *lease
+	gated  bool   // it occupies its mutex's gate
+	ticket string // it was waited for with; "" if no node can call for it
 
 	mu   sync.Mutex
 	high int64 // guarded by mu; the highest ballot sent for it

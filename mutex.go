@@ -241,6 +241,9 @@ func (m *Mutex) release(ctx context.Context, g *grant) error {
 	now := time.Now()
 	expired := !g.lease.alive(now)
 	high := g.finish()
+	if g.ticket != "" {
+		m.r.wakes.freed(m.name, g.ticket)
+	}
 	if !g.gated {
 		// Its former owner may have sent extends after this value was read.
 		high = m.r.clock.next(high)
@@ -431,5 +434,3 @@ func (m *Mutex) degraded(ctx context.Context, verb string, replies []reply) {
 		m.eyes.fault(ctx, m.name, fail(verb, m.name, faults(errs)))
 	}
 }
-
-func joinErrors(errs ...error) error { return errors.Join(errs...) }

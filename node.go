@@ -68,12 +68,18 @@ type reply struct {
 	last   int64 // rank, woken, quarantine ms, or waiters: by script
 
 	err      error // *NodeError; then nothing above holds
+	counted  bool  // it came in before its round was decided
 	sent     time.Time
 	received time.Time
 }
 
 // answered reports whether the node itself spoke, if only to refuse.
 func (r *reply) answered() bool { return r.err == nil || permanent(r.err) }
+
+// refuses reports whether the node has said that it did not grant an acquire.
+func (r *reply) refuses() bool {
+	return r.err == nil && (r.code == codeBusy || r.code == codeStale || r.code == codeQuarantined)
+}
 
 // call is the keys and arguments of one script, as every node gets them.
 type call struct {

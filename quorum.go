@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -55,6 +56,7 @@ type round struct {
 	ctx     context.Context // of the requests; ends at the node timeout
 	cancel  context.CancelFunc
 	decided chan struct{} // closed at the decision
+	nodes   []*node
 	request
 
 	mu      sync.Mutex
@@ -70,6 +72,9 @@ type request struct {
 	ask func(ctx context.Context, n *node) reply
 	// count judges each reply, early or late, on the same goroutine, under no lock.
 	count func(n *node, r *reply) vote
+	// late is called in addition for a reply that came after the decision, if not
+	// nil, on the same goroutine.
+	late func(ctx context.Context, n *node, r *reply)
 	// then is called once, at the decision, if not nil.
 	then func(verdict)
 }
@@ -80,6 +85,7 @@ type request struct {
 func (r *Redlock) actOnPoolsAsync(ctx context.Context, timeout time.Duration, q request) *round {
 	rd := &round{
 		decided: make(chan struct{}),
+		nodes:   r.nodes,
 		request: q,
 		tally:   tally{n: len(r.nodes), quorum: r.quorum},
 		replies: make([]reply, len(r.nodes)),
@@ -106,14 +112,21 @@ func (rd *round) arrived(n *node, a *reply) {
 	rd.left--
 	last := rd.left == 0
 	if was == pending {
+		a.counted = true
 		rd.replies[n.index] = *a
 		rd.tally.add(v)
 		rd.outcome = rd.tally.verdict()
+	}
+	if was == lost {
+		rd.replies[n.index] = *a // for settle
 	}
 	now := rd.outcome
 	rd.mu.Unlock()
 	if was == pending && now != pending {
 		rd.announce(now)
+	}
+	if was != pending && rd.late != nil {
+		rd.late(rd.ctx, n, a)
 	}
 	if last {
 		rd.cancel()
@@ -156,14 +169,31 @@ func (rd *round) wait(ctx context.Context) (verdict, []reply) {
 	}
 	rd.mu.Lock()
 	defer rd.mu.Unlock()
-	if silent != nil {
-		for i := range rd.replies {
-			if a := &rd.replies[i]; a.received.IsZero() && a.err == nil {
-				a.err = &NodeError{Node: i, Err: silent}
-			}
+	if rd.outcome == won {
+		return won, rd.replies // nothing is written to them any more
+	}
+	replies := slices.Clone(rd.replies)
+	for i := range replies {
+		if a := &replies[i]; silent != nil && !a.counted {
+			a.err = rd.nodes[i].fault(silent)
 		}
 	}
-	return rd.outcome, rd.replies
+	return lost, replies
+}
+
+// settle waits a moment for the replies that a lost round did not need, and
+// returns all that have come.
+func (rd *round) settle(ctx context.Context, moment time.Duration) []reply {
+	timer := time.NewTimer(moment)
+	defer timer.Stop()
+	select {
+	case <-rd.ctx.Done(): // all are in, or the time for them is up
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	rd.mu.Lock()
+	defer rd.mu.Unlock()
+	return slices.Clone(rd.replies)
 }
 
 // failed are the faults among replies.

@@ -38,6 +38,7 @@ type waiter struct {
 	ticket string // guarded by mu
 	joined []bool // guarded by mu; nodes in whose queue it may stand
 	called []bool // guarded by mu; nodes that have called since the last attempt
+	queued bool   // guarded by mu; it has stood in a queue, so that nodes may call
 	over   bool   // guarded by mu; it waits no longer
 }
 
@@ -69,7 +70,7 @@ func (w *waiter) saw(n *node, a *reply) {
 		// It may have been executed: one more leave at the end.
 		w.joined[n.index] = w.joined[n.index] || w.m.r.wakes.listening(n)
 	case a.code == codeBusy && a.last >= 0:
-		w.joined[n.index] = true
+		w.joined[n.index], w.queued = true, true
 	case a.code == codeGranted:
 		w.joined[n.index] = false
 	}
@@ -89,6 +90,12 @@ func (w *waiter) call(i int) {
 	case w.wake <- struct{}{}:
 	default:
 	}
+}
+
+func (w *waiter) hasTicket(ticket string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ticket == ticket
 }
 
 func (w *waiter) calls() (n int) {
@@ -117,9 +124,8 @@ func (w *waiter) finish() {
 	}
 }
 
-// leaveQueue runs the leave script in the background. Where it fails, the member
-// is skipped by the first release that finds nobody listening, or a notice to it
-// is passed on.
+// leaveQueue runs the leave script in the background. Where that fails, the call
+// that comes for the member some day is passed on.
 func (r *Redlock) leaveQueue(n *node, w *waiter) {
 	r.passOn(n, w.m.name, w.member)
 }
@@ -150,6 +156,7 @@ func (m *Mutex) contend(ctx context.Context, tries int) (g *grant, attempts int,
 	for attempts = 1; ; {
 		g, no = m.attempt(ctx, w)
 		if g != nil {
+			g.ticket = m.r.wakes.won(w)
 			return g, attempts, nil
 		}
 		if errors.Is(no.err, ErrNoQuorum) {

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	mrand "math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,10 +28,11 @@ type wakes struct {
 
 	mu      sync.Mutex
 	waiters map[string][]*waiter // guarded by mu; by lock name, in order of arrival
+	winners map[string]string    // guarded by mu; ticket with which a held name was won
 }
 
 func newWakes(r *Redlock, nodes int) *wakes {
-	return &wakes{r: r, channel: "redlock:wake:" + randomText(12), ready: make([]atomic.Bool, nodes), waiters: map[string][]*waiter{}}
+	return &wakes{r: r, channel: "redlock:wake:" + randomText(12), ready: make([]atomic.Bool, nodes), waiters: map[string][]*waiter{}, winners: map[string]string{}}
 }
 
 func (h *wakes) listening(n *node) bool { return h.ready[n.index].Load() }
@@ -81,7 +83,11 @@ func (h *wakes) subscribe(n *node, s pool.Subscriber) {
 			h.ready[n.index].Store(true)
 			pause = firstResubscribe
 			h.all(n) // a call may have been missed, and queues can be joined now
-		}, func(name string) { h.notice(n, name) })
+		}, func(payload string) {
+			if ticket, name, ok := strings.Cut(payload, " "); ok {
+				h.notice(n, name, ticket)
+			}
+		})
 		h.ready[n.index].Store(false)
 		if permanent(err) {
 			pause = lastResubscribe
@@ -97,20 +103,47 @@ func (h *wakes) subscribe(n *node, s pool.Subscriber) {
 	}
 }
 
-// notice hands a call to the first waiter for the name. When there is none any
-// more, the node calls the next client instead.
-func (h *wakes) notice(n *node, name string) {
+// notice hands a call to the waiter it is for. When that waits no longer, the node
+// calls the next one instead; but nobody needs to be called when it went away
+// because it has the lock now.
+func (h *wakes) notice(n *node, name, ticket string) {
 	h.mu.Lock()
-	var w *waiter
-	if list := h.waiters[name]; len(list) > 0 {
-		w = list[0]
+	won := h.winners[name] == ticket
+	for _, w := range h.waiters[name] {
+		if w.hasTicket(ticket) {
+			h.mu.Unlock()
+			w.call(n.index)
+			return
+		}
 	}
 	h.mu.Unlock()
-	if w == nil {
-		h.r.passOn(n, name, "")
-		return
+	if !won {
+		h.r.passOn(n, name, h.channel+"#"+ticket)
 	}
-	w.call(n.index)
+}
+
+// won notes that w has the lock, until freed, and returns its ticket; "" when no
+// node can call it.
+func (h *wakes) won(w *waiter) (ticket string) {
+	w.mu.Lock()
+	queued, ticket := w.queued, w.ticket
+	w.mu.Unlock()
+	if !queued {
+		return ""
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.winners[w.m.name] = ticket
+	return ticket
+}
+
+// freed is told that the lock won with the ticket is about to be released.
+func (h *wakes) freed(name, ticket string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.winners[name] == ticket {
+		delete(h.winners, name)
+	}
 }
 
 // all calls the first waiter of every name on behalf of node n.
@@ -122,8 +155,7 @@ func (h *wakes) all(n *node) {
 	}
 }
 
-// passOn runs the leave script for a member, in the background; with "" it only
-// passes a wake-up on.
+// passOn runs the leave script for a member, in the background.
 func (r *Redlock) passOn(n *node, name, member string) {
 	r.tasks.add(1)
 	go func() {

@@ -177,27 +177,27 @@ func breakLock(s *session, keys, argv words) []int64 {
 	held, isHeld := s.get(keys.at(1))
 	c, known := s.fence(keys.at(2))
 	now := s.clock()
-	if !isHeld {
-		return []int64{2, now, c}
-	}
-	if held != argv.at(1) {
+	if isHeld && held != argv.at(1) {
 		return []int64{3, now, c}
 	}
-	ttl := s.pttl(keys.at(1))
-	s.del(keys.at(1))
-	if ttl > 0 {
-		s.setPX(keys.at(4), argv.at(2), ttl)
+	code, px := int64(2), number(argv.at(4))
+	if isHeld {
+		px = s.longest(keys.at(1), px)
+		s.del(keys.at(1))
+		code = 1
 	}
-	if c < now {
-		px := number(argv.at(3))
+	s.setPX(keys.at(4), argv.at(2), px)
+	g := number(argv.at(3))
+	if c < g && g <= now+2*number(argv.at(6)) {
+		keep := number(argv.at(5))
 		if known {
-			px = s.longest(keys.at(2), px)
+			keep = s.longest(keys.at(2), keep)
 		}
-		s.setPX(keys.at(2), strconv.FormatInt(now, 10), px)
-		c = now
+		s.setPX(keys.at(2), argv.at(3), keep)
+		c = g
 	}
 	s.handOver(keys.at(3), keys.at(1))
-	return []int64{1, now, c}
+	return []int64{code, now, c}
 }
 
 // The rest is lib.lua.
@@ -246,11 +246,12 @@ func (s *session) longest(key string, px int64) int64 {
 func (s *session) handOver(queue, name string) int64 {
 	popped, found := s.zpopmin(queue)
 	for found {
-		channel, _, _ := strings.Cut(popped.member, "#")
+		channel, ticket, _ := strings.Cut(popped.member, "#")
 		var heard int
-		refused := protect(func() { heard = s.publish(channel, name) })
+		refused := protect(func() { heard = s.publish(channel, ticket+" "+name) })
 		if refused != nil {
-			_ = protect(func() { s.zadd(queue, popped) })
+			s.zadd(queue, popped)
+			s.pexpire(queue, s.longest(queue, 20000))
 			return 0
 		}
 		if heard > 0 {
@@ -266,10 +267,6 @@ func (s *session) quarantine(marker string, hold, now, keep int64) int64 {
 		return 0
 	}
 	run, uptime := s.info()
-	if uptime < 0 {
-		// The pattern for the uptime finds no digits behind the colon.
-		raise(ServerError("ERR user_script: attempt to perform arithmetic on a nil value"))
-	}
 	up := uptime * 1000
 	text, _ := s.get(marker)
 	seen, free := splitMarker(text)

@@ -2,7 +2,8 @@
 --
 -- KEYS  1 lock  2 fence  3 queue  4 tombstone
 -- ARGV  1 the value observed     2 its identity: the value without its ballot
---       3 R: fence retention, ms
+--       3 its ballot             4 how long it may live on elsewhere, ms
+--       5 R: fence retention, ms  6 S: the skew bound, us
 -- Reply {code, now us, fence}
 --       code 1 broken  2 missing  3 someone else's
 --
@@ -13,25 +14,26 @@
 local held = redis.call('GET', KEYS[1])
 local c, known = fence(KEYS[2])
 local now = clock()
-if not held then
-  return {2, now, c}
-end
-if held ~= ARGV[1] then
+if held and held ~= ARGV[1] then
   return {3, now, c}
 end
-local ttl = redis.call('PTTL', KEYS[1])
-redis.call('DEL', KEYS[1])
-if ttl > 0 then
-  redis.call('SET', KEYS[4], ARGV[2], 'PX', ttl)
+local code, px = 2, tonumber(ARGV[4])
+if held then
+  px = longest(KEYS[1], px)
+  redis.call('DEL', KEYS[1])
+  code = 1
 end
--- A request that the holder sent before now is refused by its ballot.
-if c < now then
-  local px = tonumber(ARGV[3])
+redis.call('SET', KEYS[4], ARGV[2], 'PX', px)
+-- The acquire that the holder won with is refused should it arrive only now, also
+-- on a node that had never seen it.
+local g = tonumber(ARGV[3])
+if c < g and g <= now + 2 * tonumber(ARGV[6]) then
+  local keep = tonumber(ARGV[5])
   if known then
-    px = longest(KEYS[2], px)
+    keep = longest(KEYS[2], keep)
   end
-  redis.call('SET', KEYS[2], string.format('%.0f', now), 'PX', px)
-  c = now
+  redis.call('SET', KEYS[2], ARGV[3], 'PX', keep)
+  c = g
 end
 hand_over(KEYS[3], KEYS[1])
-return {1, now, c}
+return {code, now, c}

@@ -50,13 +50,17 @@ end
 
 -- Wakes the first waiter that is still there: nobody listens -> the next one.
 -- PUBLISH is not permitted -> all keep their timers, none loses its place.
--- A member is 'channel#ticket', for one client may wait more than once.
+-- A member is 'channel#ticket', for one client may wait more than once; the notice
+-- is 'ticket name'.
 local function hand_over(queue, name)
   local popped = redis.call('ZPOPMIN', queue)
   while popped[1] do
-    local heard = redis.pcall('PUBLISH', string.match(popped[1], '^[^#]*'), name)
+    local channel, ticket = string.match(popped[1], '^([^#]*)#?(.*)$')
+    local heard = redis.pcall('PUBLISH', channel, ticket .. ' ' .. name)
     if type(heard) ~= 'number' then
-      redis.pcall('ZADD', queue, popped[2], popped[1])
+      -- The last one out took the queue and its expiry along.
+      redis.call('ZADD', queue, popped[2], popped[1])
+      redis.call('PEXPIRE', queue, longest(queue, 20000))
       return 0
     end
     if heard > 0 then
@@ -79,7 +83,8 @@ local function quarantine(marker, hold, now, keep)
   end
   local info = redis.call('INFO', 'server')
   local run = string.match(info, 'run_id:(%w+)')
-  local up = tonumber(string.match(info, 'uptime_in_seconds:(%d+)')) * 1000
+  -- Negative where the node's clock was set back behind its start.
+  local up = tonumber(string.match(info, 'uptime_in_seconds:(-?%d+)')) * 1000
   local seen, free = string.match(redis.call('GET', marker) or '', '^(%w+) (%d+)$')
   if seen == run then
     free = tonumber(free)
