@@ -100,7 +100,7 @@ func (c *child) relay(sig os.Signal) {
 
 // suspend answers a command that was stopped. Without a terminal, and for STOP
 // itself, that is somebody's wish for the command alone, and renewal goes on.
-func (c *child) suspend(sig syscall.Signal, r *relay) {
+func (c *child) suspend(sig syscall.Signal) {
 	if c.terminal == nil || sig == syscall.SIGSTOP {
 		return
 	}
@@ -111,22 +111,21 @@ func (c *child) suspend(sig syscall.Signal, r *relay) {
 	// Ctrl-Z: stop the whole job, else the shell gives no prompt. The lock is not
 	// renewed meanwhile; whether it was lost is seen on waking.
 	lent := c.terminal.takeBack(c.pid)
-	stopSelf()
-	r.resume()
+	stopJob()
 	if lent {
 		c.terminal.give(c.pid)
 	}
 	c.signal(syscall.SIGCONT)
 }
 
-// stopSelf stops this process and the rest of its job, and returns when it runs
+// stopJob stops this process and the rest of its job, and returns when it runs
 // again. In a session without job control the kernel does not stop it.
-func stopSelf() {
+func stopJob() {
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
 	defer signal.Stop(continued)
-	signal.Reset(syscall.SIGTSTP) // to its default: stop
-	_ = syscall.Kill(0, syscall.SIGTSTP)
+	// Not TSTP: once notified, Go never gives it its default action back.
+	_ = syscall.Kill(0, syscall.SIGTTIN)
 	timer := time.NewTimer(100 * time.Millisecond)
 	defer timer.Stop()
 	select {

@@ -41,7 +41,7 @@ func startChild(cmd *exec.Cmd) (*child, error) {
 
 func (c *child) relay(os.Signal) {}
 
-func (c *child) suspend(os.Signal, *relay) {}
+func (c *child) suspend(os.Signal) {}
 
 // end has no gentler way than to kill.
 func (c *child) end(time.Duration) {

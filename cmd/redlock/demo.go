@@ -1,5 +1,85 @@
 package main
 
-type demoCommand struct{}
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
 
-func (demoCommand) Run() error { return nil }
+	"golang.org/x/term"
+
+	"github.com/quorumlock/redlock/cmd/redlock/internal/demo"
+)
+
+type demoCommand struct {
+	Seconds int  `default:"10" help:"How long to run, at least 2."`
+	JSON    bool `name:"json" help:"Print one JSON object on standard output, and the progress on standard error."`
+	Redis   bool `help:"Start five redis-server processes in place of nodes in memory."`
+}
+
+func (*demoCommand) Help() string {
+	return `Eight workers of four clients contend for one lock on five nodes. Meanwhile nodes are killed, hang and restart, and
+the network splits, but no client misses more than two nodes at a time.
+
+Each worker that holds the lock passes a witness which counts those inside and remembers the last fencing token. The
+exit code is 1 when two were ever inside together or a token was out of order.`
+}
+
+// Run is called by kong.
+func (c *demoCommand) Run(s streams) error {
+	duration := time.Duration(c.Seconds) * time.Second
+	if duration < demo.MinDuration {
+		return usagef("--seconds must be at least %d", int(demo.MinDuration.Seconds()))
+	}
+	progress := s.out
+	if c.JSON {
+		progress = s.err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	report, err := demo.Run(ctx, demo.Config{Duration: duration, Servers: c.Redis, View: viewFor(progress)})
+	if err != nil && report.Workers == 0 {
+		return exitf(exitUnavailable, "%s", strings.TrimPrefix(err.Error(), "testutil: "))
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.print(s.out, report); err != nil {
+		return err
+	}
+	switch {
+	case !report.Safe() && (report.Grants > 0 || ctx.Err() == nil):
+		return exitf(exitFailure, "%s", verdict(report))
+	case ctx.Err() != nil:
+		return exitWith(exitSignal + int(syscall.SIGINT))
+	}
+	return nil
+}
+
+func (c *demoCommand) print(w io.Writer, report demo.Report) error {
+	if c.JSON {
+		return json.NewEncoder(w).Encode(report)
+	}
+	return report.Table(w)
+}
+
+func verdict(r demo.Report) string {
+	if r.Grants == 0 {
+		return "nobody got the lock: nothing was checked"
+	}
+	return fmt.Sprintf("the lock failed: %d overlaps, %d lost updates, tokens in order: %v", r.Overlaps, r.LostUpdates, r.TokensIncreasing)
+}
+
+func viewFor(f *os.File) demo.View {
+	// Older Windows consoles print escape sequences as they are.
+	if runtime.GOOS == "windows" || os.Getenv("TERM") == "dumb" || !term.IsTerminal(int(f.Fd())) {
+		return &demo.Lines{Out: f}
+	}
+	return &demo.Screen{Out: f}
+}

@@ -193,7 +193,7 @@ func (c *runCommand) supervise(s streams, argv []string, mutex *redlock.Mutex, h
 		case sig := <-signals.received:
 			child.relay(sig)
 		case sig := <-child.stopped:
-			child.suspend(sig, signals)
+			child.suspend(sig)
 		case <-held.Done():
 			why := context.Cause(held)
 			fmt.Fprintf(s.err, "redlock: %v; ending the command\n", why)

@@ -15,16 +15,12 @@ type relay struct {
 func newRelay() *relay {
 	// Room for a burst: the runtime drops a signal that nobody takes.
 	r := &relay{received: make(chan os.Signal, 32)}
-	r.resume()
-	return r
-}
-
-func (r *relay) resume() {
 	for _, sig := range relayed {
 		if !signal.Ignored(sig) {
 			signal.Notify(r.received, sig)
 		}
 	}
+	return r
 }
 
 func (r *relay) stop() { signal.Stop(r.received) }

@@ -58,10 +58,9 @@ func (t *terminal) takeBack(group int) bool {
 }
 
 func (t *terminal) set(group int) bool {
-	// Else the kernel stops a background process that asks for this. Only here: the
-	// command inherits what is ignored.
+	// Else the kernel stops a background process that asks for this. Not before the
+	// command was started: it inherits what is ignored.
 	signal.Ignore(syscall.SIGTTOU)
-	defer signal.Reset(syscall.SIGTTOU)
 	return unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, group) == nil
 }
 
