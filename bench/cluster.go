@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -17,6 +18,10 @@ import (
 
 const closeBound = 15 * time.Second
 
+// dials counts the connections made: a side that needs more of them at a time than
+// its pools keep makes them anew all the time.
+var dials atomic.Int64
+
 // newPools makes a redigo pool for each address, alike for every side: each side
 // has pools of its own, so that none runs on connections another one dialled.
 func newPools(addrs []string) []*redis.Pool {
@@ -25,6 +30,7 @@ func newPools(addrs []string) []*redis.Pool {
 		pools[i] = &redis.Pool{
 			MaxIdle: 128,
 			DialContext: func(ctx context.Context) (redis.Conn, error) {
+				dials.Add(1)
 				return redis.DialContext(ctx, "tcp", addr)
 			},
 		}

@@ -31,6 +31,7 @@ type sample struct {
 	// Microseconds of processor time per pair. Beside other work on the machine
 	// they are steadier than the pairs per second.
 	client, servers float64
+	dials           float64 // connections made per 1,000 pairs
 	failed          int64
 }
 
@@ -72,7 +73,7 @@ func load(o *options, servers []*testutil.Server, pairs []func() error, d time.D
 	var ok, failed atomic.Int64
 	runtime.GC() // nobody pays for another side's garbage
 	runtime.ReadMemStats(&before)
-	serversBefore, clientBefore := serverTime(servers), cpuTime()
+	dialsBefore, serversBefore, clientBefore := dials.Load(), serverTime(servers), cpuTime()
 	started := time.Now()
 	end := started.Add(d)
 	var all sync.WaitGroup
@@ -98,6 +99,7 @@ func load(o *options, servers []*testutil.Server, pairs []func() error, d time.D
 		bytes:          float64(after.TotalAlloc-before.TotalAlloc) / n,
 		client:         float64(client.Microseconds()) / n,
 		servers:        float64(serverUse.Microseconds()) / n,
+		dials:          1000 * float64(dials.Load()-dialsBefore) / n,
 		failed:         failed.Load(),
 	}
 }

@@ -92,7 +92,7 @@ func throughput(o *options, title string, workers int) (results map[string][]sam
 		return nil, err
 	}
 	pps := func(s sample) float64 { return s.pairsPerSecond }
-	rows := [][]string{{"", "pairs/s", "of bare", "allocs/pair", "B/pair", "client us/pair", "servers us/pair", "failed"}}
+	rows := [][]string{{"", "pairs/s", "of bare", "allocs/pair", "B/pair", "client us/pair", "servers us/pair", "dials/1000", "failed"}}
 	for _, s := range all {
 		got := results[s.name]
 		failed := int64(0)
@@ -107,6 +107,7 @@ func throughput(o *options, title string, workers int) (results map[string][]sam
 			fmt.Sprintf("%.0f", median(column(got, func(s sample) float64 { return s.bytes }))),
 			fmt.Sprintf("%.0f", median(column(got, func(s sample) float64 { return s.client }))),
 			fmt.Sprintf("%.0f", median(column(got, func(s sample) float64 { return s.servers }))),
+			fmt.Sprintf("%.1f", median(column(got, func(s sample) float64 { return s.dials }))),
 			fmt.Sprint(failed),
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -16,42 +17,96 @@ import (
 type node struct {
 	pool *redis.Pool
 	addr string
+	kept chan struct{} // holds one entry for each call under way, MaxIdle at most; nil: unlimited
 }
+
+// patience is how long a call waits for a connection that the pool would keep,
+// before it dials one that the pool throws away afterwards.
+const patience = 50 * time.Millisecond
 
 // NewPool makes a node of a redigo pool, which the caller keeps and closes.
 //
 // Set DialContext (or a connect timeout) so that connecting ends with the
-// request, and MaxIdle to the number of locks taken at a time, or connections
-// are made anew under load. With MaxActive also set Wait.
+// request, and MaxIdle to twice the number of locks taken at a time: beyond that
+// a call waits up to 50 ms for a connection to come back and then makes one that
+// is not kept. With MaxActive also set Wait.
 func NewPool(p *redis.Pool) pool.Pool { return NewNamedPool(p, "") }
 
 // NewNamedPool is NewPool for a node that errors and observers call addr. A
 // redigo pool does not know whom it dials, so without it they say node 0, 1, ….
-func NewNamedPool(p *redis.Pool, addr string) pool.Pool { return &node{pool: p, addr: addr} }
+func NewNamedPool(p *redis.Pool, addr string) pool.Pool {
+	n := &node{pool: p, addr: addr}
+	if p.MaxActive == 0 && p.MaxIdle > 0 {
+		n.kept = make(chan struct{}, p.MaxIdle)
+	}
+	return n
+}
 
 func (n *node) Addr() string { return n.addr }
 
 func (n *node) Eval(ctx context.Context, s *pool.Script, keys []string, args ...any) ([]int64, error) {
+	if n.await(ctx) {
+		defer func() { <-n.kept }()
+	}
 	c, err := n.pool.GetContext(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close() //nolint:errcheck // returns the connection; a broken one is dropped by the pool
-	words := make([]any, 2, 2+len(keys)+len(args))
-	words[0], words[1] = s.Hash(), len(keys)
+	w := commands.Get().(*command)
+	defer w.free()
+	w.words = append(w.words, s.Hash(), len(keys))
 	for _, k := range keys {
-		words = append(words, k)
+		w.words = append(w.words, k)
 	}
-	words = append(words, args...)
-	reply, err := do(ctx, c, "EVALSHA", words)
+	w.words = append(w.words, args...)
+	reply, err := do(ctx, c, "EVALSHA", w.words)
 	if noScript(err) {
-		words[0] = s.Source()
-		reply, err = do(ctx, c, "EVAL", words)
+		w.words[0] = s.Source()
+		reply, err = do(ctx, c, "EVAL", w.words)
 	}
 	return integers(reply, err)
 }
 
+// command is the words of one call; redigo is done with them when it returns.
+type command struct{ words []any }
+
+var commands = sync.Pool{New: func() any { return &command{words: make([]any, 0, 16)} }}
+
+func (w *command) free() {
+	clear(w.words) // names and values are not ours to keep
+	w.words = w.words[:0]
+	commands.Put(w)
+}
+
+// await waits a little while more calls are under way than the pool keeps
+// connections, and reports whether this one counts among them. A lock is won
+// without the slowest nodes, so on a busy machine their requests come in bursts,
+// and dialling for each burst would take longer than to wait it out.
+func (n *node) await(ctx context.Context) bool {
+	if n.kept == nil {
+		return false
+	}
+	select {
+	case n.kept <- struct{}{}:
+		return true
+	default:
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case n.kept <- struct{}{}:
+		return true
+	case <-timer.C:
+	case <-ctx.Done(): // GetContext says so
+	}
+	return false
+}
+
 func noScript(err error) bool {
+	if err == nil {
+		return false // before e, which is allocated
+	}
 	var e redis.Error
 	return errors.As(err, &e) && strings.HasPrefix(string(e), "NOSCRIPT")
 }
