@@ -55,8 +55,9 @@ func (m *Mutex) attempt(ctx context.Context, w *waiter) (*grant, *refusal) {
 		tooSlow := false
 		if verdict == won {
 			if lease.alive(time.Now()) {
-				m.degraded(ctx, "lock", replies)
-				return &grant{id: id, value: joinValue(id, a.high), token: a.high, high: a.high, lease: lease, gated: true}, nil
+				g := &grant{id: id, value: joinValue(id, a.high), token: a.high, high: a.high, lease: lease, gated: true}
+				g.degradedBy(replies)
+				return g, nil
 			}
 			tooSlow = true
 		}
@@ -136,7 +137,7 @@ func (a *attempt) stray(n *node) (undo bool) {
 }
 
 // undo takes back what the attempt may have left at the owed nodes. Nobody waits
-// for it: each release has a goroutine, and where that fails, the janitor. The
+// for it, and where it fails, the janitor takes over. The
 // release carries the latest ballot, so that whatever is still on its way is
 // refused.
 func (a *attempt) undo(ctx context.Context) {
@@ -144,30 +145,25 @@ func (a *attempt) undo(ctx context.Context) {
 	a.lost = true
 	owed := slices.Clone(a.owed)
 	a.mu.Unlock()
-	ctx = context.WithoutCancel(ctx)
 	for i, n := range a.m.r.nodes {
 		if owed[i] {
-			a.m.r.tasks.add(1)
-			go func() {
-				defer a.m.r.tasks.done()
-				a.takeBack(ctx, n)
-			}()
+			a.takeBack(ctx, n)
 		}
 	}
 }
 
-// takeBack releases at one node. A key that was perhaps held before the attempt
-// (WithReentry) stays.
+// takeBack releases at one node, in the background. A key that was perhaps held
+// before the attempt (WithReentry) stays.
 func (a *attempt) takeBack(ctx context.Context, n *node) {
 	m := a.m
 	if m.config.reentry {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.config.timeout())
-	defer cancel()
 	back := m.releaseCall(a.id, a.high)
-	got := n.release(ctx, back)
-	m.released(n, &got, a.id, back)
+	m.r.background(ctx, n, m.config.timeout(), errand{
+		ask:  func(ctx context.Context, n *node) reply { return n.release(ctx, back) },
+		then: func(n *node, got *reply) { m.released(n, got, a.id, back) },
+	})
 }
 
 // acquireCalls are an acquire that joins no queue and, for a waiter, one that does.

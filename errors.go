@@ -90,7 +90,6 @@ var (
 	errNodeClock   = errors.New("clock is too far from the other nodes'")
 	errNodeBusy    = errors.New("too many requests in flight")
 	errNodeSuspect = errors.New("does not answer; waiting for a probe")
-	errStale       = errors.New("a newer attempt was seen first")
 	errTooSlow     = errors.New("the quorum answered after the validity had run out")
 	errReply       = errors.New("unexpected reply")
 )
@@ -153,6 +152,7 @@ func faultList(errs []error) string {
 // permanentCodes start the replies of a node that will not serve locks until
 // somebody changes it (redis.io "RESP protocol", simple errors).
 var permanentCodes = []string{"NOAUTH", "WRONGPASS", "NOPERM", "READONLY", "WRONGTYPE", "OOM", "MISCONF", "ERR unknown command",
+	"ERR Protocol error: unauthenticated",
 	"ERR AUTH", "ERR invalid password", "ERR Client sent AUTH", "ERR The user executing the script can't"}
 
 func permanent(err error) bool {

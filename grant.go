@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,6 +16,8 @@ type grant struct {
 	lease  *lease
 	gated  bool   // it occupies its mutex's gate
 	ticket string // it was waited for with; "" if no node can call for it
+
+	degraded atomic.Bool // the last verb that succeeded did so without all nodes
 
 	mu   sync.Mutex
 	high int64 // guarded by mu; the highest ballot sent for it
@@ -86,4 +89,9 @@ func (g *grant) remaining(now time.Time) time.Duration {
 		return 0
 	}
 	return g.lease.validity().Sub(now)
+}
+
+// degradedBy notes whether a verb was won without all nodes.
+func (g *grant) degradedBy(replies []reply) {
+	g.degraded.Store(len(failed(replies)) > 0)
 }

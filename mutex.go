@@ -56,7 +56,7 @@ func (r *Redlock) NewMutex(name string, opts ...Option) *Mutex {
 		m.acquireKeys = append(m.acquireKeys, k.marker)
 		m.touchKeys = append(m.touchKeys, k.marker)
 	}
-	m.acquireRest = []any{nil, nil, milliseconds(m.config.expiry), skewArg, retentionArg, milliseconds(m.config.guard), nil, nil}
+	m.acquireRest = []any{nil, nil, milliseconds(m.config.expiry), skewArg, retentionArg, milliseconds(m.config.guard), "", "0"}
 	if m.config.value != "" {
 		m.grant = adopt(m.config.value, len(r.nodes), r.quorum)
 	}
@@ -100,7 +100,12 @@ func (m *Mutex) Until() time.Time {
 // even just after the process was suspended, but says nothing of a moment later.
 func (m *Mutex) Valid() bool {
 	g := m.current()
-	return g != nil && g.lease.alive(time.Now())
+	if g == nil {
+		return false
+	}
+	now := time.Now()
+	// An adopted grant is not over, but nothing is known of it before an extend.
+	return g.lease.alive(now) && g.lease.validAt(now)
 }
 
 func (m *Mutex) current() *grant {
@@ -150,7 +155,7 @@ func (m *Mutex) acquire(ctx context.Context, tries int, wait bool) error {
 		m.mu.Lock()
 		m.grant = g
 		m.mu.Unlock()
-		e.Token, e.Nodes = g.token, g.lease.count(time.Now())
+		e.Token, e.Nodes, e.Degraded = g.token, g.lease.count(time.Now()), g.degraded.Load()
 	}
 	m.eyes.done(ctx, e)
 	return err
@@ -233,7 +238,7 @@ func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 	started := time.Now()
 	ctx = m.eyes.start(ctx, "unlock", m.name)
 	err := m.release(ctx, g)
-	m.eyes.done(ctx, VerbEvent{Verb: "unlock", Name: m.name, Err: err, Duration: time.Since(started), Token: g.token})
+	m.eyes.done(ctx, VerbEvent{Verb: "unlock", Name: m.name, Err: err, Duration: time.Since(started), Token: g.token, Degraded: g.degraded.Load()})
 	return err == nil, err
 }
 
@@ -270,7 +275,7 @@ func (m *Mutex) release(ctx context.Context, g *grant) error {
 	case expired:
 		return fail("unlock", m.name, ErrExpired, m.takenBy(replies, codeOtherOwner))
 	case verdict == won:
-		m.degraded(ctx, "unlock", replies)
+		g.degradedBy(replies)
 		return nil
 	}
 	return fail("unlock", m.name, m.lostTo(ctx, replies, codeMissing, codeOtherOwner)...)
@@ -360,7 +365,7 @@ func (m *Mutex) ExtendFor(ctx context.Context, d time.Duration) (bool, error) {
 	started := time.Now()
 	ctx = m.eyes.start(ctx, "extend", m.name)
 	err := m.extend(ctx, g, c.expiry)
-	m.eyes.done(ctx, VerbEvent{Verb: "extend", Name: m.name, Err: err, Duration: time.Since(started), Token: g.token, Nodes: g.lease.count(time.Now())})
+	m.eyes.done(ctx, VerbEvent{Verb: "extend", Name: m.name, Err: err, Duration: time.Since(started), Token: g.token, Nodes: g.lease.count(time.Now()), Degraded: g.degraded.Load()})
 	return err == nil, err
 }
 
@@ -374,7 +379,7 @@ func (m *Mutex) extend(ctx context.Context, g *grant, d time.Duration) error {
 		if !g.lease.alive(time.Now()) {
 			return fail("extend", m.name, ErrExtendFailed, ErrExpired)
 		}
-		m.degraded(ctx, "extend", replies)
+		g.degraded.Store(rd.noes() > 0)
 		return nil
 	}
 	return fail("extend", m.name, append([]error{ErrExtendFailed}, m.lostTo(ctx, replies, codeGone, codeOtherHolder)...)...)
@@ -423,14 +428,4 @@ func (g *grant) touched(n *node, a *reply, life time.Duration) vote {
 	// Topped up, gone or another's: the node forgot, so it counts no longer.
 	g.lease.drop(n.index, a.received)
 	return no
-}
-
-// degraded tells observers of a verb that was won without all nodes.
-func (m *Mutex) degraded(ctx context.Context, verb string, replies []reply) {
-	if m.eyes.verb == nil && m.eyes.log == nil {
-		return
-	}
-	if errs := failed(replies); len(errs) > 0 {
-		m.eyes.fault(ctx, m.name, fail(verb, m.name, faults(errs)))
-	}
 }

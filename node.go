@@ -4,19 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/quorumlock/redlock/pool"
-)
-
-// How many requests may be on their way to one node. A node that has answered
-// nothing for a while gets a few probes only, so that a thousand callers do not
-// pile up on a hung node; anything it answers lifts that at once.
-const (
-	maxInFlight   = 4096
-	maxProbes     = 32
-	suspectFaults = 3
 )
 
 // node is one of the N: it speaks the scripts and knows nothing of quorums.
@@ -26,9 +16,8 @@ type node struct {
 	pool  pool.Pool
 	clock *ballots
 
-	inFlight atomic.Int32
-	silent   atomic.Int32 // requests in a row without any answer
-	janitor  janitor
+	lanes
+	janitor janitor
 }
 
 // Reply codes, by script; see the headers in scripts/.
@@ -68,6 +57,7 @@ type reply struct {
 	last   int64 // rank, woken, quarantine ms, or waiters: by script
 
 	err      error // *NodeError; then nothing above holds
+	unsent   bool  // the node was not asked at all
 	counted  bool  // it came in before its round was decided
 	sent     time.Time
 	received time.Time
@@ -76,9 +66,9 @@ type reply struct {
 // answered reports whether the node itself spoke, if only to refuse.
 func (r *reply) answered() bool { return r.err == nil || permanent(r.err) }
 
-// refuses reports whether the node has said that it did not grant an acquire.
+// refuses reports whether it is sure that the node did not grant an acquire.
 func (r *reply) refuses() bool {
-	return r.err == nil && (r.code == codeBusy || r.code == codeStale || r.code == codeQuarantined)
+	return r.unsent || r.err == nil && (r.code == codeBusy || r.code == codeStale || r.code == codeQuarantined)
 }
 
 // call is the keys and arguments of one script, as every node gets them.
@@ -106,20 +96,18 @@ func (n *node) leave(ctx context.Context, c *call) reply { return n.eval(ctx, le
 // eval runs a script, checks the reply and tells the observer.
 func (n *node) eval(ctx context.Context, s *pool.Script, c *call) reply {
 	var r reply
-	if r.err = n.admit(); r.err == nil {
-		r.sent = time.Now()
-		ints, err := n.pool.Eval(ctx, s, c.keys, c.args...)
-		r.received = time.Now()
-		n.dismiss(err)
-		if err == nil {
-			err = r.decode(s, ints)
-		}
-		if err == nil {
-			err = n.heed(s, &r)
-		}
-		if err != nil {
-			r.err = n.fault(err)
-		}
+	r.sent = time.Now()
+	ints, err := n.pool.Eval(ctx, s, c.keys, c.args...)
+	r.received = time.Now()
+	n.heard(err)
+	if err == nil {
+		err = r.decode(s, ints)
+	}
+	if err == nil {
+		err = n.heed(s, &r)
+	}
+	if err != nil {
+		r.err = n.fault(err)
 	}
 	if c.eyes != nil && c.eyes.node != nil {
 		c.eyes.node.NodeDone(ctx, NodeEvent{Verb: s.Name(), Name: c.name, Node: n.index, Addr: n.addr,
@@ -172,31 +160,6 @@ func (r *reply) outcome(s *pool.Script) string {
 		return codeNames[s][r.code]
 	}
 	return codeNames[s][r.code-1]
-}
-
-// admit keeps within the cap; dismiss must follow if it returns nil.
-func (n *node) admit() error {
-	limit := int32(maxInFlight)
-	reason := errNodeBusy
-	if n.silent.Load() >= suspectFaults {
-		limit, reason = maxProbes, errNodeSuspect
-	}
-	if n.inFlight.Add(1) > limit {
-		n.inFlight.Add(-1)
-		return n.fault(reason)
-	}
-	return nil
-}
-
-func (n *node) dismiss(err error) {
-	n.inFlight.Add(-1)
-	if err == nil || permanent(err) {
-		if n.silent.Load() != 0 {
-			n.silent.Store(0)
-		}
-		return
-	}
-	n.silent.Add(1)
 }
 
 func (n *node) fault(err error) *NodeError {

@@ -57,6 +57,7 @@ type round struct {
 	cancel  context.CancelFunc
 	decided chan struct{} // closed at the decision
 	nodes   []*node
+	tasks   *tasks
 	request
 
 	mu      sync.Mutex
@@ -86,6 +87,7 @@ func (r *Redlock) actOnPoolsAsync(ctx context.Context, timeout time.Duration, q 
 	rd := &round{
 		decided: make(chan struct{}),
 		nodes:   r.nodes,
+		tasks:   &r.tasks,
 		request: q,
 		tally:   tally{n: len(r.nodes), quorum: r.quorum},
 		replies: make([]reply, len(r.nodes)),
@@ -94,15 +96,26 @@ func (r *Redlock) actOnPoolsAsync(ctx context.Context, timeout time.Duration, q 
 	rd.ctx, rd.cancel = context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	r.tasks.add(len(r.nodes))
 	for _, n := range r.nodes {
-		go rd.run(r, n)
+		n.submit(rd)
 	}
 	return rd
 }
 
-func (rd *round) run(r *Redlock, n *node) {
-	defer r.tasks.done()
+// run asks one node; see job.
+func (rd *round) run(n *node) {
+	defer rd.tasks.done()
+	if err := rd.ctx.Err(); err != nil {
+		rd.arrived(n, &reply{err: n.fault(err), unsent: true})
+		return
+	}
 	a := rd.ask(rd.ctx, n)
 	rd.arrived(n, &a)
+}
+
+// refuse counts a node that could not be asked; see job.
+func (rd *round) refuse(n *node, err error) {
+	defer rd.tasks.done()
+	rd.arrived(n, &reply{err: err, unsent: true})
 }
 
 func (rd *round) arrived(n *node, a *reply) {
@@ -179,6 +192,13 @@ func (rd *round) wait(ctx context.Context) (verdict, []reply) {
 		}
 	}
 	return lost, replies
+}
+
+// noes is the number of nodes that had not voted for a decided round.
+func (rd *round) noes() int {
+	rd.mu.Lock()
+	defer rd.mu.Unlock()
+	return rd.tally.no
 }
 
 // settle waits a moment for the replies that a lost round did not need, and

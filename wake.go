@@ -157,12 +157,9 @@ func (h *wakes) all(n *node) {
 
 // passOn runs the leave script for a member, in the background.
 func (r *Redlock) passOn(n *node, name, member string) {
-	r.tasks.add(1)
-	go func() {
-		defer r.tasks.done()
-		ctx, cancel := context.WithTimeout(context.Background(), r.config.timeout())
-		defer cancel()
-		k := keysOf(name)
-		n.leave(ctx, &call{name: name, keys: []string{k.lock, k.queue}, args: []any{member}})
-	}()
+	k := keysOf(name)
+	leave := &call{name: name, keys: []string{k.lock, k.queue}, args: []any{member}}
+	r.background(context.Background(), n, r.config.timeout(), errand{
+		ask: func(ctx context.Context, n *node) reply { return n.leave(ctx, leave) },
+	})
 }

@@ -1,0 +1,44 @@
+package redlock
+
+import (
+	"context"
+	"time"
+)
+
+// errand is one request to one node that nobody waits for.
+type errand struct {
+	ask  func(ctx context.Context, n *node) reply
+	then func(n *node, r *reply) // may be nil
+
+	ctx     context.Context // for its values
+	timeout time.Duration
+	tasks   *tasks
+}
+
+// background sends an errand to n. It outlives ctx, and ends at the timeout.
+func (r *Redlock) background(ctx context.Context, n *node, timeout time.Duration, e errand) {
+	e.ctx, e.timeout, e.tasks = context.WithoutCancel(ctx), timeout, &r.tasks
+	r.tasks.add(1)
+	n.submit(&e)
+}
+
+// run is of job.
+func (e *errand) run(n *node) {
+	defer e.tasks.done()
+	ctx, cancel := context.WithTimeout(e.ctx, e.timeout)
+	defer cancel()
+	a := e.ask(ctx, n)
+	e.end(n, &a)
+}
+
+// refuse is of job.
+func (e *errand) refuse(n *node, err error) {
+	defer e.tasks.done()
+	e.end(n, &reply{err: err, unsent: true})
+}
+
+func (e *errand) end(n *node, a *reply) {
+	if e.then != nil {
+		e.then(n, a)
+	}
+}

@@ -1,0 +1,84 @@
+package redlock
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// How many requests may be on their way to one node, and how many may wait for one
+// of those to end. A node that has left several in a row without any answer gets a
+// few probes only, so that a thousand callers do not pile up on it; the first
+// answer lifts that.
+const (
+	maxRunning    = 256
+	maxQueued     = 4096
+	maxProbes     = 16
+	suspectFaults = 3
+)
+
+// job is something to ask a node. Exactly one of its methods is called, once.
+type job interface {
+	run(n *node)
+	refuse(n *node, err error)
+}
+
+// lanes bound the goroutines and connections that one node can bind. A goroutine
+// ends when nothing waits; it takes the next job itself.
+type lanes struct {
+	silent atomic.Int32 // requests in a row without any answer
+
+	mu      sync.Mutex
+	running int   // guarded by mu
+	queue   []job // guarded by mu
+}
+
+// submit runs j on a goroutine, now or after others, or refuses it at once: above
+// the cap a node counts as failed.
+func (n *node) submit(j job) {
+	limit, queued, reason := maxRunning, maxQueued, errNodeBusy
+	if n.silent.Load() >= suspectFaults {
+		limit, queued, reason = maxProbes, 0, errNodeSuspect
+	}
+	n.lanes.mu.Lock()
+	switch {
+	case n.running < limit:
+		n.running++
+		n.lanes.mu.Unlock()
+		go n.work(j)
+	case len(n.queue) < queued:
+		n.queue = append(n.queue, j)
+		n.lanes.mu.Unlock()
+	default:
+		n.lanes.mu.Unlock()
+		j.refuse(n, n.fault(reason))
+	}
+}
+
+// work runs j, and then whatever waits.
+func (n *node) work(j job) {
+	for {
+		j.run(n)
+		n.lanes.mu.Lock()
+		if len(n.queue) == 0 {
+			n.queue = nil
+			n.running--
+			n.lanes.mu.Unlock()
+			return
+		}
+		j = n.queue[0]
+		n.queue[0] = nil
+		n.queue = n.queue[1:]
+		n.lanes.mu.Unlock()
+	}
+}
+
+// heard notes whether the node has answered.
+func (n *node) heard(err error) {
+	if err == nil || permanent(err) {
+		if n.silent.Load() != 0 {
+			n.silent.Store(0)
+		}
+		return
+	}
+	n.silent.Add(1)
+}
