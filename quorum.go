@@ -194,6 +194,28 @@ func (rd *round) wait(ctx context.Context) (verdict, []reply) {
 	return lost, replies
 }
 
+// all waits for every reply. A node that does not answer within the node timeout
+// or ctx gets the error of that.
+func (rd *round) all(ctx context.Context) []reply {
+	var silent error
+	select {
+	case <-rd.ctx.Done():
+		silent = context.DeadlineExceeded
+	case <-ctx.Done():
+		silent = ctx.Err()
+	}
+	rd.giveUp()
+	rd.mu.Lock()
+	defer rd.mu.Unlock()
+	replies := slices.Clone(rd.replies)
+	for i := range replies {
+		if a := &replies[i]; a.received.IsZero() && a.err == nil {
+			a.err = rd.nodes[i].fault(silent)
+		}
+	}
+	return replies
+}
+
 // noes is the number of nodes that had not voted for a decided round.
 func (rd *round) noes() int {
 	rd.mu.Lock()
