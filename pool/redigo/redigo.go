@@ -20,16 +20,19 @@ type node struct {
 	kept chan struct{} // holds one entry for each call under way, MaxIdle at most; nil: unlimited
 }
 
-// patience is how long a call waits for a connection that the pool would keep,
-// before it dials one that the pool throws away afterwards.
-const patience = 50 * time.Millisecond
+// patience is how long a call with so much time left waits for a connection that
+// the pool keeps, before it dials one that the pool throws away afterwards. What
+// remains must do for connecting and the call.
+func patience(left time.Duration) time.Duration { return min(left/2, maxPatience) }
+
+const maxPatience = 200 * time.Millisecond
 
 // NewPool makes a node of a redigo pool, which the caller keeps and closes.
 //
 // Set DialContext (or a connect timeout) so that connecting ends with the
 // request, and MaxIdle to twice the number of locks taken at a time: beyond that
-// a call waits up to 50 ms for a connection to come back and then makes one that
-// is not kept. With MaxActive also set Wait.
+// a call waits for a connection to come back, at most half of its time, and then makes
+// one that is not kept. With MaxActive also set Wait.
 func NewPool(p *redis.Pool) pool.Pool { return NewNamedPool(p, "") }
 
 // NewNamedPool is NewPool for a node that errors and observers call addr. A
@@ -92,7 +95,11 @@ func (n *node) await(ctx context.Context) bool {
 		return true
 	default:
 	}
-	timer := time.NewTimer(patience)
+	left := maxPatience
+	if deadline, ok := ctx.Deadline(); ok {
+		left = time.Until(deadline)
+	}
+	timer := time.NewTimer(patience(left))
 	defer timer.Stop()
 	select {
 	case n.kept <- struct{}{}:
