@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-multierror"
@@ -212,12 +213,13 @@ func TestErrorsOfHungNodes(t *testing.T) {
 	}
 	err := s.m.TryLock()
 	require.ErrorIs(t, err, redlock.ErrNoQuorum)
+	require.NotErrorIs(t, err, context.DeadlineExceeded, "the caller set no deadline")
 	faults := nodeErrors(err)
 	require.Len(t, faults, 2)
 	for i, f := range faults {
 		require.Equal(t, i, f.Node)
 		require.Equal(t, s.nodes[i].Addr(), f.Addr)
-		require.ErrorIs(t, f, context.DeadlineExceeded)
+		require.NotEmpty(t, f.Err.Error())
 		require.False(t, f.Permanent())
 	}
 	for _, n := range s.nodes {
@@ -229,11 +231,15 @@ func TestErrorsOfHungNodes(t *testing.T) {
 // a second try may succeed; after an end that is final it may not.
 func TestErrorsThatAreFinal(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testErrorsThatAreFinal)
+}
+
+func testErrorsThatAreFinal(t *testing.T) {
 	s := &scene{t: t, nodes: redlocktest.NewNodes(3), ctx: t.Context()}
 	s.r = factoryOf(t, s.nodes.Pools())
 	s.m = s.r.NewMutex("jobs")
 	s.lock()
-	everywhere(s)
+	synctest.Wait() // the ledger has the last node's reply, too
 	until := s.m.Until()
 	s.down(2)
 	_, err := s.m.Extend()
@@ -246,7 +252,8 @@ func TestErrorsThatAreFinal(t *testing.T) {
 	ok, err := s.m.Extend()
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.True(t, s.m.Until().After(until))
+	synctest.Wait()
+	require.False(t, s.m.Until().Before(until))
 	s.steal()
 	_, err = s.m.Extend()
 	require.ErrorIs(t, err, redlock.ErrTaken)

@@ -75,7 +75,7 @@ func factoryOf(t testing.TB, pools []pool.Pool, opts ...redlock.Option) *redlock
 	require.NoError(t, err)
 	// A node that a test leaves dead keeps its clean-ups waiting for it: they are
 	// given up then, and the leak check sees that nothing of them stays.
-	t.Cleanup(func() { closeWithin(r, 2*time.Second) })
+	t.Cleanup(func() { closeWithin(r, 300*time.Millisecond) })
 	return r
 }
 
