@@ -81,5 +81,11 @@ func viewFor(f *os.File) demo.View {
 	if runtime.GOOS == "windows" || os.Getenv("TERM") == "dumb" || !term.IsTerminal(int(f.Fd())) {
 		return &demo.Lines{Out: f}
 	}
-	return &demo.Screen{Out: f}
+	return &demo.Screen{Out: f, Width: func() int {
+		width, _, err := term.GetSize(int(f.Fd()))
+		if err != nil {
+			return 80
+		}
+		return width
+	}}
 }

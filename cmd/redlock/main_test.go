@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 // TestScripts runs the command line as a user does; see testdata.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata",
+		Dir:      "testdata",
+		Deadline: time.Now().Add(3 * time.Minute), // a script that hangs must not wait for go test's own
 		Condition: func(cond string) (bool, error) {
 			return cond == "pdeathsig" && runtime.GOOS == "linux", nil
 		},
