@@ -12,20 +12,28 @@ type errand struct {
 
 	ctx     context.Context // for its values
 	timeout time.Duration
-	tasks   *tasks
+	r       *Redlock
 }
 
 // background sends an errand to n. It outlives ctx, and ends at the timeout.
 func (r *Redlock) background(ctx context.Context, n *node, timeout time.Duration, e errand) {
-	e.ctx, e.timeout, e.tasks = context.WithoutCancel(ctx), timeout, &r.tasks
+	e.ctx, e.timeout, e.r = context.WithoutCancel(ctx), timeout, r
 	r.tasks.add(1)
 	n.submit(&e)
 }
 
+// backgroundContext has the values of ctx, and ends at the timeout or when Close
+// gives up.
+func (r *Redlock) backgroundContext(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	stop := context.AfterFunc(r.patience, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
 // run is of job.
 func (e *errand) run(n *node) {
-	defer e.tasks.done()
-	ctx, cancel := context.WithTimeout(e.ctx, e.timeout)
+	defer e.r.tasks.done()
+	ctx, cancel := e.r.backgroundContext(e.ctx, e.timeout)
 	defer cancel()
 	a := e.ask(ctx, n)
 	e.end(n, &a)
@@ -33,7 +41,7 @@ func (e *errand) run(n *node) {
 
 // refuse is of job.
 func (e *errand) refuse(n *node, err error) {
-	defer e.tasks.done()
+	defer e.r.tasks.done()
 	e.end(n, &reply{err: err, unsent: true})
 }
 

@@ -94,6 +94,15 @@ var (
 	errReply       = errors.New("unexpected reply")
 )
 
+// silenceError says that a node did not answer within the node timeout. It is not a
+// context.DeadlineExceeded: nothing of the caller's has ended.
+type silenceError struct{}
+
+func (e *silenceError) Error() string { return "no answer within the node timeout" }
+
+// Timeout makes it a net.Error's kin.
+func (e *silenceError) Timeout() bool { return true }
+
 // quarantineError says that a restarted node must not vote yet.
 type quarantineError struct{ left time.Duration }
 

@@ -163,7 +163,11 @@ func isScript(t testing.TB, name string) func(request []byte) bool {
 func scriptSource(t testing.TB, name string) string {
 	t.Helper()
 	var text strings.Builder
-	for _, file := range []string{"lib", name} {
+	between := map[string]string{"acquire": "guard", "touch": "guard", "release": "queue", "leave": "queue", "break": "queue"}
+	for _, file := range []string{"lib", between[name], name} {
+		if file == "" {
+			continue
+		}
 		part, err := os.ReadFile(filepath.Join("scripts", file+".lua"))
 		require.NoError(t, err)
 		text.Write(part)

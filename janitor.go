@@ -53,7 +53,7 @@ func (r *Redlock) settle(n *node) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-		case <-r.abandoned:
+		case <-r.patience.Done():
 			timer.Stop()
 			n.janitor.forget()
 			return
@@ -89,7 +89,7 @@ func (r *Redlock) sweep(n *node) swept {
 	progress, silent := sweptNone, false
 	for id, d := range due {
 		if !silent {
-			ctx, cancel := context.WithTimeout(context.Background(), d.timeout)
+			ctx, cancel := r.backgroundContext(context.Background(), d.timeout)
 			a := n.release(ctx, &d.call)
 			cancel()
 			if d.last = a.err; a.err == nil {

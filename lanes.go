@@ -10,7 +10,7 @@ import (
 // few probes only, so that a thousand callers do not pile up on it; the first
 // answer lifts that.
 const (
-	maxRunning    = 256
+	maxRunning    = 128
 	maxQueued     = 4096
 	maxProbes     = 16
 	suspectFaults = 3

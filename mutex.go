@@ -56,7 +56,8 @@ func (r *Redlock) NewMutex(name string, opts ...Option) *Mutex {
 		m.acquireKeys = append(m.acquireKeys, k.marker)
 		m.touchKeys = append(m.touchKeys, k.marker)
 	}
-	m.acquireRest = []any{nil, nil, milliseconds(m.config.expiry), skewArg, retentionArg, milliseconds(m.config.guard), "", "0"}
+	m.acquireRest = []any{nil, nil, milliseconds(m.config.expiry), skewArg,
+		milliseconds(m.config.expiry + retention), milliseconds(m.config.guard), "", "0"}
 	if m.config.value != "" {
 		m.grant = adopt(m.config.value, len(r.nodes), r.quorum)
 	}

@@ -167,5 +167,8 @@ func (n *node) fault(err error) *NodeError {
 	if errors.As(err, &already) {
 		return already
 	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		err = &silenceError{}
+	}
 	return &NodeError{Node: n.index, Addr: n.addr, Err: err}
 }

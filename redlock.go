@@ -10,6 +10,9 @@ import (
 	"github.com/quorumlock/redlock/pool"
 )
 
+// closeGrace is how long Close waits, after its ctx, for what it gave up.
+const closeGrace = 100 * time.Millisecond
+
 // Redlock makes mutexes over a fixed set of independent nodes. It is safe for
 // concurrent use; a process needs one for each set of nodes.
 type Redlock struct {
@@ -18,14 +21,13 @@ type Redlock struct {
 	clock  *ballots
 	config config
 
-	renewals  renewals
-	tasks     tasks           // every goroutine that was started and not handed out
-	life      context.Context // ends when Close is called
-	end       context.CancelFunc
-	closing   <-chan struct{} // life.Done()
-	abandoned chan struct{}   // closed when Close gives up waiting
-
-	abandonOnce sync.Once
+	renewals renewals
+	tasks    tasks           // every goroutine that was started and not handed out
+	life     context.Context // ends when Close is called
+	end      context.CancelFunc
+	closing  <-chan struct{} // life.Done()
+	patience context.Context // ends when Close gives up waiting
+	giveUp   context.CancelFunc
 
 	wakes *wakes
 	turns turns
@@ -40,13 +42,13 @@ func New(pools []pool.Pool, opts ...Option) (*Redlock, error) {
 		return nil, fmt.Errorf("%w: New(pools): needs at least one pool", ErrInvalidOption)
 	}
 	r := &Redlock{
-		quorum:    len(pools)/2 + 1,
-		clock:     newBallots(len(pools)),
-		config:    defaultConfig().with(opts),
-		abandoned: make(chan struct{}),
+		quorum: len(pools)/2 + 1,
+		clock:  newBallots(len(pools)),
+		config: defaultConfig().with(opts),
 	}
 	r.life, r.end = context.WithCancel(context.Background())
 	r.closing = r.life.Done()
+	r.patience, r.giveUp = context.WithCancel(context.Background())
 	r.wakes = newWakes(r, len(pools))
 	r.turns.names = map[string]*turnQueue{}
 	r.renewals = renewals{r: r, wake: make(chan struct{}, 1)}
@@ -78,8 +80,16 @@ func (r *Redlock) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	r.abandonOnce.Do(func() { close(r.abandoned) })
-	return fmt.Errorf("redlock: close: %d requests left behind: %w", r.tasks.count(), ctx.Err())
+	left := r.tasks.count()
+	r.giveUp()
+	// What keeps to its context ends now. An adapter that does not is not waited for.
+	timer := time.NewTimer(closeGrace)
+	defer timer.Stop()
+	select {
+	case <-r.tasks.idle():
+	case <-timer.C:
+	}
+	return fmt.Errorf("redlock: close: %d requests left behind: %w", left, ctx.Err())
 }
 
 func (r *Redlock) closed() bool { return r.life.Err() != nil }

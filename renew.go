@@ -255,9 +255,9 @@ func (s *renewals) sweep(now time.Time) (next time.Time, ok bool) {
 			return time.Time{}, false
 		}
 		h := s.heap[0]
-		if now.Before(h.due) {
+		if due := h.due; now.Before(due) {
 			s.mu.Unlock()
-			return h.due, true
+			return due, true
 		}
 		if h.over(now) {
 			s.mu.Unlock()

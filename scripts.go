@@ -11,6 +11,10 @@ import (
 var (
 	//go:embed scripts/lib.lua
 	libSource string
+	//go:embed scripts/queue.lua
+	queueSource string
+	//go:embed scripts/guard.lua
+	guardSource string
 	//go:embed scripts/acquire.lua
 	acquireSource string
 	//go:embed scripts/release.lua
@@ -24,10 +28,10 @@ var (
 	//go:embed scripts/break.lua
 	breakSource string
 
-	acquireScript = pool.NewScript("acquire", libSource+acquireSource)
-	releaseScript = pool.NewScript("release", libSource+releaseSource)
-	touchScript   = pool.NewScript("touch", libSource+touchSource)
-	leaveScript   = pool.NewScript("leave", libSource+leaveSource)
+	acquireScript = pool.NewScript("acquire", libSource+guardSource+acquireSource)
+	releaseScript = pool.NewScript("release", libSource+queueSource+releaseSource)
+	touchScript   = pool.NewScript("touch", libSource+guardSource+touchSource)
+	leaveScript   = pool.NewScript("leave", libSource+queueSource+leaveSource)
 	inspectScript = pool.NewScript("inspect", libSource+inspectSource)
-	breakScript   = pool.NewScript("break", libSource+breakSource)
+	breakScript   = pool.NewScript("break", libSource+queueSource+breakSource)
 )

@@ -110,6 +110,18 @@ func (s *session) setPX(key, text string, px int64) {
 	s.keys().set(key, text, px, s.ms())
 }
 
+func (s *session) setNX(key, text string, px int64) bool {
+	s.enterKey("SET", grows, key)
+	if px <= 0 {
+		raise(ServerError("ERR invalid expire time in 'set' command"))
+	}
+	if s.keys().find(key, s.ms()) != nil {
+		return false
+	}
+	s.keys().set(key, text, px, s.ms())
+	return true
+}
+
 func (s *session) del(key string) {
 	s.enterKey("DEL", writes, key)
 	s.keys().del(key, s.ms())

@@ -46,7 +46,7 @@ func (w *world) story(name string) {
 	k := companions(name)
 	p := w.last.us + 2000
 	acquire := func(id, member string) {
-		w.call(name, scriptCall{script: "acquire", keys: k[:3], args: []any{id, p, 8000, skew, 300, 0, member, w.rng.Int64N(9)}})
+		w.call(name, scriptCall{script: "acquire", keys: k[:3], args: []any{id, p, 8000, skew, 8300, 0, member, w.rng.Int64N(9)}})
 	}
 	acquire("gA.n1.", "")
 	acquire("gB.n2.", "w2#5")
@@ -88,7 +88,7 @@ func (w *world) randomCall(name string) scriptCall {
 	switch n := w.rng.IntN(100); {
 	case n < 34:
 		return scriptCall{"acquire", []string{lock, fence, queue, marker}, []any{
-			id, p, px, s, keep, hold, pick(w, "", member, member), w.rng.Int64N(50),
+			id, p, px, s, px + int64(keep), hold, pick(w, "", member, member), w.rng.Int64N(50),
 		}, hold > 0, []int64{p - s, p + s}}
 	case n < 58:
 		return scriptCall{"touch", []string{lock, fence, tomb, marker}, []any{
@@ -112,7 +112,7 @@ func (w *world) randomCall(name string) scriptCall {
 	if dot := strings.LastIndexByte(value, '.'); dot >= 0 && w.chance(80) {
 		identity = value[:dot+1]
 	}
-	return scriptCall{"break", []string{lock, fence, queue, tomb}, []any{value, identity, keep}, false, nil}
+	return scriptCall{"break", []string{lock, fence, queue, tomb}, []any{value, identity, p, px, keep, s}, false, []int64{p - 2*s}}
 }
 
 func (w *world) id() string {

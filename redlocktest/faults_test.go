@@ -117,7 +117,7 @@ func TestRestart(t *testing.T) {
 	bubble(t, func(t *testing.T, node *redlocktest.Node, c client) {
 		guarded := func() int64 {
 			got, err := c.eval(t.Context(), "acquire", []string{"G", "G:f", "G:q", "G:m"},
-				"a.1.", c.ballot(), 1000, skew, retention, 60_000, "", 0)
+				"a.1.", c.ballot(), 1000, skew, 1000+retention, 60_000, "", 0)
 			require.NoError(t, err)
 			return got[0]
 		}
@@ -188,7 +188,7 @@ func TestNotices(t *testing.T) {
 		hand()
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait()
-		assert.Equal(t, []string{"ready", "L 00.000", "L 00.005", "L 00.005"}, got, "a slow notice holds up the next")
+		assert.Equal(t, []string{"ready", "2 L 00.000", "2 L 00.005", "2 L 00.005"}, got, "a slow notice holds up the next")
 
 		node.DropReplies(true)
 		node.SetFaults(nil)

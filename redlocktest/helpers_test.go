@@ -28,9 +28,11 @@ func loadScripts(tb testing.TB) map[string]*pool.Script {
 		require.NoError(tb, err)
 		return string(text)
 	}
+	parts := map[string]string{"acquire": read("guard"), "touch": read("guard"),
+		"release": read("queue"), "leave": read("queue"), "break": read("queue")}
 	lib, scripts := read("lib"), make(map[string]*pool.Script)
 	for _, name := range scriptNames {
-		scripts[name] = pool.NewScript(name, lib+read(name))
+		scripts[name] = pool.NewScript(name, lib+parts[name]+read(name))
 	}
 	return scripts
 }
@@ -47,7 +49,7 @@ func (c client) ballot() int64 { return c.node.Now().UnixMicro() + 1 }
 // acquire proposes p for lock L, queueing as member unless it is empty.
 func (c client) acquire(ctx context.Context, id string, p int64, px time.Duration, member string) ([]int64, error) {
 	return c.eval(ctx, "acquire", []string{"L", "L:f", "L:q"},
-		id, p, px.Milliseconds(), skew, retention, 0, member, p)
+		id, p, px.Milliseconds(), skew, px.Milliseconds()+retention, 0, member, p)
 }
 
 func (c client) release(ctx context.Context, id string, h int64) ([]int64, error) {

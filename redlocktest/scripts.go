@@ -31,56 +31,73 @@ var twins = map[string]twin{
 	"touch":   {touch, 3, 8},
 	"leave":   {leave, 2, 1},
 	"inspect": {inspect, 3, 0},
-	"break":   {breakLock, 4, 3},
+	"break":   {breakLock, 4, 6},
 }
 
 func acquire(s *session, keys, argv words) []int64 {
-	id, ballot, px := argv.at(1), argv.at(2), number(argv.at(3))
-	p, retention, member := number(ballot), number(argv.at(5)), argv.at(7)
-	held, isHeld := s.get(keys.at(1))
+	id, ballot, px, fencePX, member := argv.at(1), argv.at(2), number(argv.at(3)), number(argv.at(5)), argv.at(7)
+	p, skew := number(ballot), number(argv.at(4))
 	c, known := s.fence(keys.at(2))
 	now := s.clock()
+	near := abs(p-now) <= skew
+	barred := int64(0)
+	if argv.at(6) != "0" {
+		barred = s.quarantine(keys.at(4), number(argv.at(6)), now, fencePX)
+	}
 
-	again := isHeld && owned(held, id)
-	if isHeld && !again {
+	value := grantValue(id, ballot)
+	granted := func() []int64 {
+		if known {
+			fencePX = s.longest(keys.at(2), fencePX)
+		}
+		s.setPX(keys.at(2), ballot, fencePX)
+		if member != "" {
+			s.zrem(keys.at(3), member)
+		}
+		return []int64{1, now, 0, 0, 0, 0}
+	}
+
+	var refused error
+	if p > c && near && barred == 0 {
+		var set bool
+		refused = protect(func() { set = s.setNX(keys.at(1), value, px) })
+		if set {
+			return granted()
+		}
+	}
+
+	held, isHeld := s.get(keys.at(1))
+	if isHeld && !owned(held, id) {
 		_, g, _ := split(held)
 		ttl, rank := s.pttl(keys.at(1)), int64(-1)
 		if member != "" {
 			joined := protect(func() { s.zaddNX(keys.at(3), argv.at(8), member) })
 			if joined == nil {
 				rank = s.zrank(keys.at(3), member)
-				s.pexpire(keys.at(3), s.longest(keys.at(3), max(ttl, 0)+retention))
+				s.pexpire(keys.at(3), s.longest(keys.at(3), max(ttl, 0)+fencePX-px))
 			}
 		}
 		return []int64{2, now, c, ttl, g, rank}
 	}
-
-	freeIn := s.quarantine(keys.at(4), number(argv.at(6)), now, px+retention)
-	if freeIn > 0 {
-		return []int64{4, now, c, freeIn, 0, -1}
+	if refused != nil {
+		raise(refused)
 	}
-
-	if p < c || (p == c && !again) || abs(p-now) > number(argv.at(4)) {
+	if barred > 0 {
+		return []int64{4, now, c, barred, 0, -1}
+	}
+	if !isHeld || p < c || !near {
 		return []int64{3, now, c, 0, 0, -1}
 	}
-
-	lockPX, fencePX := px, px+retention
-	if again {
-		lockPX = s.longest(keys.at(1), px)
-	}
-	if known {
-		fencePX = s.longest(keys.at(2), fencePX)
-	}
-	s.setPX(keys.at(1), grantValue(id, ballot), lockPX)
-	s.setPX(keys.at(2), ballot, fencePX)
-	if member != "" {
-		s.zrem(keys.at(3), member)
-	}
-	return []int64{1, now, p, lockPX, p, -1}
+	s.setPX(keys.at(1), value, s.longest(keys.at(1), px))
+	return granted()
 }
 
 func release(s *session, keys, argv words) []int64 {
 	held, isHeld := s.get(keys.at(1))
+	if isHeld && held == argv.at(1)+argv.at(2) {
+		s.del(keys.at(1))
+		return []int64{1, 0, 0, 0, 0, s.handOver(keys.at(3), keys.at(1))}
+	}
 	code, ttl, g := int64(2), int64(0), int64(0)
 	if isHeld {
 		if owned(held, argv.at(1)) {
@@ -148,7 +165,10 @@ func touch(s *session, keys, argv words) []int64 {
 	default:
 		return []int64{4, now, c, 0, 0, 0}
 	}
-	barred := s.quarantine(keys.at(4), number(argv.at(8)), now, px+retention)
+	barred := int64(0)
+	if argv.at(8) != "0" {
+		barred = s.quarantine(keys.at(4), number(argv.at(8)), now, px+retention)
+	}
 	return []int64{code, now, c, px, number(argv.at(2)), barred}
 }
 
@@ -263,9 +283,6 @@ func (s *session) handOver(queue, name string) int64 {
 }
 
 func (s *session) quarantine(marker string, hold, now, keep int64) int64 {
-	if hold <= 0 {
-		return 0
-	}
 	run, uptime := s.info()
 	up := uptime * 1000
 	text, _ := s.get(marker)

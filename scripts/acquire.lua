@@ -3,22 +3,52 @@
 -- KEYS  1 lock  2 fence  3 queue  4 restart marker (only with the guard)
 -- ARGV  1 id: the value without its ballot     2 p: the ballot
 --       3 expiry, ms                           4 S: the skew bound, us
---       5 R: fence retention, ms               6 longest hold, ms; 0: no guard
+--       5 life of the fence: expiry + R, ms    6 longest hold, ms; 0: no guard
 --       7 member: 'channel#ticket', '' to join no queue
 --       8 ticket: place in the queue
 -- Reply {code, now us, fence, ttl ms, holder's ballot, rank}
---       code 1 granted  2 busy  3 stale  4 quarantined
+--       code 1 granted (the rest but now is 0)  2 busy  3 stale  4 quarantined
 --       ttl: of the lock when busy (-1: it never expires), of the quarantine
 --       rank: place in the queue from 0, -1 when not queued
 
-local id, ballot, px = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local p, retention, member = tonumber(ballot), tonumber(ARGV[5]), ARGV[7]
-local held = redis.call('GET', KEYS[1])
+local id, ballot, px, fence_px, member = ARGV[1], ARGV[2], ARGV[3], ARGV[5], ARGV[7]
+local p, skew = tonumber(ballot), tonumber(ARGV[4])
 local c, known = fence(KEYS[2])
 local now = clock()
+local near = p - now <= skew and now - p <= skew
+local barred = 0
+if ARGV[6] ~= '0' then
+  barred = quarantine(KEYS[4], tonumber(ARGV[6]), now, tonumber(fence_px))
+end
 
-local again = held and owned(held, id)
-if held and not again then
+local value = id
+if string.byte(id, -1) == 46 then -- a dot
+  value = id .. ballot
+end
+
+local function granted()
+  if known then
+    fence_px = longest(KEYS[2], tonumber(fence_px))
+  end
+  redis.call('SET', KEYS[2], ballot, 'PX', fence_px)
+  if member ~= '' then
+    redis.call('ZREM', KEYS[3], member)
+  end
+  return {1, now, 0, 0, 0, 0}
+end
+
+-- The usual case first, with as few calls as will do. pcall: a node that is full
+-- has yet to say whether the lock is busy.
+local set
+if p > c and near and barred == 0 then
+  set = redis.pcall('SET', KEYS[1], value, 'NX', 'PX', px)
+  if set and not set.err then
+    return granted()
+  end
+end
+
+local held = redis.call('GET', KEYS[1])
+if held and not owned(held, id) then
   local _, g = split(held)
   local ttl, rank = redis.call('PTTL', KEYS[1]), -1
   if member ~= '' then
@@ -26,36 +56,21 @@ if held and not again then
     local joined = redis.pcall('ZADD', KEYS[3], 'NX', ARGV[8], member)
     if type(joined) == 'number' then
       rank = redis.call('ZRANK', KEYS[3], member)
-      redis.call('PEXPIRE', KEYS[3], longest(KEYS[3], math.max(ttl, 0) + retention))
+      local keep = math.max(ttl, 0) + tonumber(fence_px) - tonumber(px)
+      redis.call('PEXPIRE', KEYS[3], longest(KEYS[3], keep))
     end
   end
   return {2, now, c, ttl, g, rank}
 end
-
-local free_in = quarantine(KEYS[4], tonumber(ARGV[6]), now, px + retention)
-if free_in > 0 then
-  return {4, now, c, free_in, 0, -1}
+if set then
+  return set -- why the node could not set it
 end
-
+if barred > 0 then
+  return {4, now, c, barred, 0, -1}
+end
 -- A proposal repeated by its own attempt may equal the fence: it set it.
-if p < c or (p == c and not again) or math.abs(p - now) > tonumber(ARGV[4]) then
+if not held or p < c or not near then
   return {3, now, c, 0, 0, -1}
 end
-
-local lock_px, fence_px = px, px + retention
-if again then
-  lock_px = longest(KEYS[1], px)
-end
-if known then
-  fence_px = longest(KEYS[2], fence_px)
-end
-local value = id
-if string.sub(id, -1) == '.' then
-  value = id .. ballot
-end
-redis.call('SET', KEYS[1], value, 'PX', lock_px)
-redis.call('SET', KEYS[2], ballot, 'PX', fence_px)
-if member ~= '' then
-  redis.call('ZREM', KEYS[3], member)
-end
-return {1, now, p, lock_px, p, -1}
+redis.call('SET', KEYS[1], value, 'PX', longest(KEYS[1], tonumber(px)))
+return granted()

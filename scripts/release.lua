@@ -4,12 +4,19 @@
 -- ARGV  1 id: the value without its ballot
 --       2 h: the highest ballot ever sent for it, extends included
 --       3 S: the skew bound, us      4 R: fence retention, ms
--- Reply {code, now us (0: not asked), fence, ttl ms, holder's ballot, woken}
+-- Reply {code, now us, fence, ttl ms, holder's ballot, woken}
 --       code 1 released  2 missing  3 someone else's
+--       now, fence: 0 when not looked at
 --       ttl, holder's ballot: of the other holder
 --       woken: 1 when a waiter was told
 
 local held = redis.call('GET', KEYS[1])
+if held == ARGV[1] .. ARGV[2] then
+  -- The usual case. The fence is at least the ballot it was granted with, and that
+  -- is h.
+  redis.call('DEL', KEYS[1])
+  return {1, 0, 0, 0, 0, hand_over(KEYS[3], KEYS[1])}
+end
 local code, ttl, g = 2, 0, 0
 if held then
   if owned(held, ARGV[1]) then

@@ -50,5 +50,8 @@ elseif q > c and math.abs(q - now) <= skew and now < tonumber(ARGV[4])
 else
   return {4, now, c, 0, 0, 0}
 end
-local barred = quarantine(KEYS[4], tonumber(ARGV[8]), now, px + retention)
+local barred = 0
+if ARGV[8] ~= '0' then
+  barred = quarantine(KEYS[4], tonumber(ARGV[8]), now, px + retention)
+end
 return {code, now, c, px, tonumber(ARGV[2]), barred}

@@ -1,0 +1,22 @@
+-- Wakes the first waiter that is still there: nobody listens -> the next one.
+-- PUBLISH is not permitted -> all keep their timers, none loses its place.
+-- A member is 'channel#ticket', for one client may wait more than once; the notice
+-- is 'ticket name'.
+local function hand_over(queue, name)
+  local popped = redis.call('ZPOPMIN', queue)
+  while popped[1] do
+    local channel, ticket = string.match(popped[1], '^([^#]*)#?(.*)$')
+    local heard = redis.pcall('PUBLISH', channel, ticket .. ' ' .. name)
+    if type(heard) ~= 'number' then
+      -- The last one out took the queue and its expiry along.
+      redis.call('ZADD', queue, popped[2], popped[1])
+      redis.call('PEXPIRE', queue, longest(queue, 20000))
+      return 0
+    end
+    if heard > 0 then
+      return 1
+    end
+    popped = redis.call('ZPOPMIN', queue)
+  end
+  return 0
+end
