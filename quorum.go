@@ -177,7 +177,7 @@ func (rd *round) wait(ctx context.Context) (verdict, []reply) {
 		silent = ctx.Err()
 		rd.giveUp()
 	case <-rd.ctx.Done():
-		silent = context.DeadlineExceeded
+		silent = &silenceError{}
 		rd.giveUp()
 	}
 	rd.mu.Lock()
@@ -188,7 +188,7 @@ func (rd *round) wait(ctx context.Context) (verdict, []reply) {
 	replies := slices.Clone(rd.replies)
 	for i := range replies {
 		if a := &replies[i]; silent != nil && !a.counted {
-			a.err = rd.nodes[i].fault(silent)
+			a.err = &NodeError{Node: i, Addr: rd.nodes[i].addr, Err: silent}
 		}
 	}
 	return lost, replies
@@ -200,7 +200,7 @@ func (rd *round) all(ctx context.Context) []reply {
 	var silent error
 	select {
 	case <-rd.ctx.Done():
-		silent = context.DeadlineExceeded
+		silent = &silenceError{}
 	case <-ctx.Done():
 		silent = ctx.Err()
 	}
@@ -210,7 +210,7 @@ func (rd *round) all(ctx context.Context) []reply {
 	replies := slices.Clone(rd.replies)
 	for i := range replies {
 		if a := &replies[i]; a.received.IsZero() && a.err == nil {
-			a.err = rd.nodes[i].fault(silent)
+			a.err = &NodeError{Node: i, Addr: rd.nodes[i].addr, Err: silent}
 		}
 	}
 	return replies
