@@ -89,7 +89,7 @@ func (a *attempt) propose(ctx context.Context, lease *lease) (verdict, []reply) 
 			}
 			return n.acquire(ctx, passing)
 		},
-		count: func(n *node, got *reply) vote {
+		count: func(n *node, got reply) vote {
 			if w != nil {
 				w.saw(n, got)
 			}
@@ -99,7 +99,7 @@ func (a *attempt) propose(ctx context.Context, lease *lease) (verdict, []reply) 
 			lease.record(n.index, got.sent.Add(life), got.received, true)
 			return yes
 		},
-		late: func(ctx context.Context, n *node, got *reply) {
+		late: func(ctx context.Context, n *node, got reply) {
 			if !got.refuses() && a.stray(n) {
 				a.takeBack(ctx, n)
 			}
@@ -162,7 +162,7 @@ func (a *attempt) takeBack(ctx context.Context, n *node) {
 	back := m.releaseCall(a.id, a.high)
 	m.r.background(ctx, n, m.config.timeout(), errand{
 		ask:  func(ctx context.Context, n *node) reply { return n.release(ctx, back) },
-		then: func(n *node, got *reply) { m.released(n, got, a.id, back) },
+		then: func(n *node, got reply) { m.released(n, got, a.id, back) },
 	})
 }
 
@@ -213,7 +213,7 @@ func (m *Mutex) outbid(replies []reply) (floor int64, ok bool) {
 }
 
 // released leaves a release that failed to the janitor.
-func (m *Mutex) released(n *node, a *reply, id string, back *call) {
+func (m *Mutex) released(n *node, a reply, id string, back *call) {
 	if a.err == nil {
 		return
 	}

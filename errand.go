@@ -8,7 +8,7 @@ import (
 // errand is one request to one node that nobody waits for.
 type errand struct {
 	ask  func(ctx context.Context, n *node) reply
-	then func(n *node, r *reply) // may be nil
+	then func(n *node, r reply) // may be nil
 
 	ctx     context.Context // for its values
 	timeout time.Duration
@@ -35,17 +35,16 @@ func (e *errand) run(n *node) {
 	defer e.r.tasks.done()
 	ctx, cancel := e.r.backgroundContext(e.ctx, e.timeout)
 	defer cancel()
-	a := e.ask(ctx, n)
-	e.end(n, &a)
+	e.end(n, e.ask(ctx, n))
 }
 
 // refuse is of job.
 func (e *errand) refuse(n *node, err error) {
 	defer e.r.tasks.done()
-	e.end(n, &reply{err: err, unsent: true})
+	e.end(n, reply{err: err, unsent: true})
 }
 
-func (e *errand) end(n *node, a *reply) {
+func (e *errand) end(n *node, a reply) {
 	if e.then != nil {
 		e.then(n, a)
 	}

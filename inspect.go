@@ -61,7 +61,7 @@ func (r *Redlock) Inspect(ctx context.Context, name string) (*Status, error) {
 			return a
 		},
 		// Every node is wanted, so that no vote decides.
-		count: func(*node, *reply) vote { return no },
+		count: func(*node, reply) vote { return no },
 	})
 	replies := rd.all(ctx)
 	s := &Status{Name: name, Nodes: make([]NodeStatus, len(r.nodes))}
@@ -170,7 +170,7 @@ func (r *Redlock) Break(ctx context.Context, name string) error {
 				keys: []string{k.lock, k.fence, k.queue, k.tombstone},
 				args: []any{mine, id, strconv.FormatInt(ballot, 10), milliseconds(max(life, r.config.expiry)), retentionArg, skewArg}})
 		},
-		count: func(_ *node, a *reply) vote {
+		count: func(_ *node, a reply) vote {
 			if a.err == nil && a.code != codeOtherOwner {
 				return yes
 			}
@@ -211,7 +211,7 @@ func (m *Mutex) Check(ctx context.Context) error {
 		"1", skewArg, retentionArg, milliseconds(m.config.guard)}}
 	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
 		ask:   func(ctx context.Context, n *node) reply { return n.touch(ctx, look) },
-		count: func(n *node, a *reply) vote { return g.touched(n, a, 0) },
+		count: func(n *node, a reply) vote { return g.touched(n, a, 0) },
 	})
 	verdict, replies := rd.wait(ctx)
 	if verdict != won {

@@ -3,14 +3,18 @@ package redlock
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // How many requests may be on their way to one node, and how many may wait for one
-// of those to end. A node that has left several in a row without any answer gets a
+// of those to end. A near node is busy with leastLanes; a far one needs more for the
+// same rate, by its round trip. A node that has left several in a row without any answer gets a
 // few probes only, so that a thousand callers do not pile up on it; the first
 // answer lifts that.
 const (
-	maxRunning    = 128
+	leastLanes    = 64
+	lanesPerMS    = 16
+	mostLanes     = 1024
 	maxQueued     = 4096
 	maxProbes     = 16
 	suspectFaults = 3
@@ -26,6 +30,7 @@ type job interface {
 // ends when nothing waits; it takes the next job itself.
 type lanes struct {
 	silent atomic.Int32 // requests in a row without any answer
+	trip   atomic.Int64 // shortest round trip of late, ns
 
 	mu      sync.Mutex
 	running int   // guarded by mu
@@ -35,7 +40,7 @@ type lanes struct {
 // submit runs j on a goroutine, now or after others, or refuses it at once: above
 // the cap a node counts as failed.
 func (n *node) submit(j job) {
-	limit, queued, reason := maxRunning, maxQueued, errNodeBusy
+	limit, queued, reason := n.lanes.limit(), maxQueued, errNodeBusy
 	if n.silent.Load() >= suspectFaults {
 		limit, queued, reason = maxProbes, 0, errNodeSuspect
 	}
@@ -72,9 +77,21 @@ func (n *node) work(j job) {
 	}
 }
 
-// heard notes whether the node has answered.
-func (n *node) heard(err error) {
+// limit is how many requests may run. What counts is the way to the node, not how
+// long it took of late, or a node that is overrun would be given more.
+func (l *lanes) limit() int {
+	return int(min(leastLanes+l.trip.Load()*lanesPerMS/int64(time.Millisecond), mostLanes))
+}
+
+// heard notes whether the node has answered, and how fast.
+func (n *node) heard(err error, took time.Duration) {
 	if err == nil || permanent(err) {
+		// Creeps up, so that a way that became longer is noticed.
+		if old := n.trip.Load(); old == 0 || int64(took) < old {
+			n.trip.Store(int64(took))
+		} else {
+			n.trip.Store(old + old/1024 + 1)
+		}
 		if n.silent.Load() != 0 {
 			n.silent.Store(0)
 		}

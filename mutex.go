@@ -261,7 +261,7 @@ func (m *Mutex) release(ctx context.Context, g *grant) error {
 	back := m.releaseCall(g.id, high)
 	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
 		ask: func(ctx context.Context, n *node) reply { return n.release(ctx, back) },
-		count: func(n *node, a *reply) vote {
+		count: func(n *node, a reply) vote {
 			m.released(n, a, g.id, back)
 			// A node that never granted confirms by being as the ledger says.
 			if a.err == nil && (a.code == codeReleased || !expected[n.index]) {
@@ -410,12 +410,12 @@ func (m *Mutex) touch(ctx context.Context, g *grant, d time.Duration, then func(
 			}
 			return n.touch(ctx, &call{name: m.name, eyes: &m.eyes, keys: m.touchKeys, args: args[:]})
 		},
-		count: func(n *node, a *reply) vote { return g.touched(n, a, life) },
+		count: func(n *node, a reply) vote { return g.touched(n, a, life) },
 	}), nil
 }
 
 // touched enters a reply to a touch into the ledger and counts it.
-func (g *grant) touched(n *node, a *reply, life time.Duration) vote {
+func (g *grant) touched(n *node, a reply, life time.Duration) vote {
 	switch {
 	case a.err != nil:
 		return no

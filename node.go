@@ -99,7 +99,7 @@ func (n *node) eval(ctx context.Context, s *pool.Script, c *call) reply {
 	r.sent = time.Now()
 	ints, err := n.pool.Eval(ctx, s, c.keys, c.args...)
 	r.received = time.Now()
-	n.heard(err)
+	n.heard(err, r.received.Sub(r.sent))
 	if err == nil {
 		err = r.decode(s, ints)
 	}

@@ -53,18 +53,17 @@ func (t *tally) verdict() verdict {
 // reply, not the last; a reply that comes later is still counted by the goroutine
 // that waited for it.
 type round struct {
-	ctx     context.Context // of the requests; ends at the node timeout
-	cancel  context.CancelFunc
+	limit                 // the context of the requests
 	decided chan struct{} // closed at the decision
 	nodes   []*node
 	tasks   *tasks
 	request
 
-	mu      sync.Mutex
-	tally   tally   // guarded by mu
-	outcome verdict // guarded by mu; pending until decided
-	replies []reply // guarded by mu; those the decision rests on
-	left    int     // guarded by mu; requests still out
+	votes   sync.Mutex
+	tally   tally   // guarded by votes
+	outcome verdict // guarded by votes; pending until decided
+	replies []reply // guarded by votes; those the decision rests on
+	left    int     // guarded by votes; requests still out
 }
 
 // request says what a round asks and what becomes of the replies.
@@ -72,10 +71,10 @@ type request struct {
 	// ask runs on a goroutine of the node's. ctx ends at the node timeout.
 	ask func(ctx context.Context, n *node) reply
 	// count judges each reply, early or late, on the same goroutine, under no lock.
-	count func(n *node, r *reply) vote
+	count func(n *node, r reply) vote
 	// late is called in addition for a reply that came after the decision, if not
 	// nil, on the same goroutine.
-	late func(ctx context.Context, n *node, r *reply)
+	late func(ctx context.Context, n *node, r reply)
 	// then is called once, at the decision, if not nil.
 	then func(verdict)
 }
@@ -93,7 +92,7 @@ func (r *Redlock) actOnPoolsAsync(ctx context.Context, timeout time.Duration, q 
 		replies: make([]reply, len(r.nodes)),
 		left:    len(r.nodes),
 	}
-	rd.ctx, rd.cancel = context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	rd.parent, rd.deadline = ctx, time.Now().Add(timeout)
 	r.tasks.add(len(r.nodes))
 	for _, n := range r.nodes {
 		n.submit(rd)
@@ -104,45 +103,44 @@ func (r *Redlock) actOnPoolsAsync(ctx context.Context, timeout time.Duration, q 
 // run asks one node; see job.
 func (rd *round) run(n *node) {
 	defer rd.tasks.done()
-	if err := rd.ctx.Err(); err != nil {
-		rd.arrived(n, &reply{err: n.fault(err), unsent: true})
+	if err := rd.limit.Err(); err != nil {
+		rd.arrived(n, reply{err: n.fault(err), unsent: true})
 		return
 	}
-	a := rd.ask(rd.ctx, n)
-	rd.arrived(n, &a)
+	rd.arrived(n, rd.ask(&rd.limit, n))
 }
 
 // refuse counts a node that could not be asked; see job.
 func (rd *round) refuse(n *node, err error) {
 	defer rd.tasks.done()
-	rd.arrived(n, &reply{err: err, unsent: true})
+	rd.arrived(n, reply{err: err, unsent: true})
 }
 
-func (rd *round) arrived(n *node, a *reply) {
+func (rd *round) arrived(n *node, a reply) {
 	v := rd.count(n, a)
-	rd.mu.Lock()
+	rd.votes.Lock()
 	was := rd.outcome
 	rd.left--
 	last := rd.left == 0
 	if was == pending {
 		a.counted = true
-		rd.replies[n.index] = *a
+		rd.replies[n.index] = a
 		rd.tally.add(v)
 		rd.outcome = rd.tally.verdict()
 	}
 	if was == lost {
-		rd.replies[n.index] = *a // for settle
+		rd.replies[n.index] = a // for settle
 	}
 	now := rd.outcome
-	rd.mu.Unlock()
+	rd.votes.Unlock()
 	if was == pending && now != pending {
 		rd.announce(now)
 	}
 	if was != pending && rd.late != nil {
-		rd.late(rd.ctx, n, a)
+		rd.late(&rd.limit, n, a)
 	}
 	if last {
-		rd.cancel()
+		rd.end(context.Canceled)
 	}
 }
 
@@ -155,12 +153,12 @@ func (rd *round) announce(v verdict) {
 
 // giveUp ends a round that is still pending as lost.
 func (rd *round) giveUp() {
-	rd.mu.Lock()
+	rd.votes.Lock()
 	was := rd.outcome
 	if was == pending {
 		rd.outcome = lost
 	}
-	rd.mu.Unlock()
+	rd.votes.Unlock()
 	if was == pending {
 		rd.announce(lost)
 	}
@@ -171,17 +169,19 @@ func (rd *round) giveUp() {
 // not answered by then gets the error of whichever ended first.
 func (rd *round) wait(ctx context.Context) (verdict, []reply) {
 	var silent error
+	timer := time.NewTimer(time.Until(rd.deadline))
+	defer timer.Stop()
 	select {
 	case <-rd.decided:
 	case <-ctx.Done():
 		silent = ctx.Err()
 		rd.giveUp()
-	case <-rd.ctx.Done():
+	case <-timer.C:
 		silent = &silenceError{}
 		rd.giveUp()
 	}
-	rd.mu.Lock()
-	defer rd.mu.Unlock()
+	rd.votes.Lock()
+	defer rd.votes.Unlock()
 	if rd.outcome == won {
 		return won, rd.replies // nothing is written to them any more
 	}
@@ -199,14 +199,14 @@ func (rd *round) wait(ctx context.Context) (verdict, []reply) {
 func (rd *round) all(ctx context.Context) []reply {
 	var silent error
 	select {
-	case <-rd.ctx.Done():
+	case <-rd.Done():
 		silent = &silenceError{}
 	case <-ctx.Done():
 		silent = ctx.Err()
 	}
 	rd.giveUp()
-	rd.mu.Lock()
-	defer rd.mu.Unlock()
+	rd.votes.Lock()
+	defer rd.votes.Unlock()
 	replies := slices.Clone(rd.replies)
 	for i := range replies {
 		if a := &replies[i]; a.received.IsZero() && a.err == nil {
@@ -218,8 +218,8 @@ func (rd *round) all(ctx context.Context) []reply {
 
 // noes is the number of nodes that had not voted for a decided round.
 func (rd *round) noes() int {
-	rd.mu.Lock()
-	defer rd.mu.Unlock()
+	rd.votes.Lock()
+	defer rd.votes.Unlock()
 	return rd.tally.no
 }
 
@@ -229,12 +229,12 @@ func (rd *round) settle(ctx context.Context, moment time.Duration) []reply {
 	timer := time.NewTimer(moment)
 	defer timer.Stop()
 	select {
-	case <-rd.ctx.Done(): // all are in, or the time for them is up
+	case <-rd.Done(): // all are in, or the time for them is up
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	rd.mu.Lock()
-	defer rd.mu.Unlock()
+	rd.votes.Lock()
+	defer rd.votes.Unlock()
 	return slices.Clone(rd.replies)
 }
 

@@ -129,7 +129,7 @@ func TestRoundEndsAtTheDecision(t *testing.T) {
 					a.received = time.Now()
 					return a
 				},
-				count: func(n *node, a *reply) vote {
+				count: func(n *node, a reply) vote {
 					if _, twice := early.LoadOrStore(n.index, true); twice {
 						late.Store(n.index, true)
 					}
@@ -186,7 +186,7 @@ func TestRoundOutlivesItsCaller(t *testing.T) {
 					return reply{sent: sent, received: time.Now()}
 				}
 			},
-			count: func(n *node, a *reply) vote {
+			count: func(n *node, a reply) vote {
 				counted.Store(n.index, a.err)
 				return yes
 			},

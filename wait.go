@@ -42,10 +42,13 @@ type waiter struct {
 	over   bool   // guarded by mu; it waits no longer
 }
 
+// newWaiter must be followed by finish.
 func (m *Mutex) newWaiter() *waiter {
 	n := len(m.r.nodes)
 	flags := make([]bool, 2*n)
-	return &waiter{m: m, wake: make(chan struct{}, 1), joined: flags[:n:n], called: flags[n:]}
+	w := &waiter{m: m, wake: make(chan struct{}, 1), joined: flags[:n:n], called: flags[n:]}
+	m.r.wakes.add(w)
+	return w
 }
 
 // join is the place to queue with while the lock is busy: that of the first
@@ -63,7 +66,7 @@ func (w *waiter) join(p int64) (member, ticket string) {
 
 // saw notes what a reply to an acquire means for the place in the node's queue. A
 // reply that comes when nobody waits any more is answered by leaving.
-func (w *waiter) saw(n *node, a *reply) {
+func (w *waiter) saw(n *node, a reply) {
 	w.mu.Lock()
 	switch {
 	case a.err != nil:
@@ -148,15 +151,21 @@ func (m *Mutex) contend(ctx context.Context, tries int) (g *grant, attempts int,
 		}
 		defer turn.leave()
 	}
-	w := m.newWaiter()
-	m.r.wakes.add(w)
-	defer w.finish()
+	// Who comes first may find the lock free: a place in the queues is only of use
+	// once this client listens.
+	var w *waiter
+	if m.r.wakes.on.Load() {
+		w = m.newWaiter()
+		defer w.finish()
+	}
 	var no *refusal
 	unreachable := 0
 	for attempts = 1; ; {
 		g, no = m.attempt(ctx, w)
 		if g != nil {
-			g.ticket = m.r.wakes.won(w)
+			if w != nil {
+				g.ticket = m.r.wakes.won(w)
+			}
 			return g, attempts, nil
 		}
 		if errors.Is(no.err, ErrNoQuorum) {
@@ -166,6 +175,10 @@ func (m *Mutex) contend(ctx context.Context, tries int) (g *grant, attempts int,
 		}
 		if ctx.Err() != nil || no.hopeless || attempts == tries || tries == 0 && unreachable == maxFaults {
 			return nil, attempts, m.refused(ctx, no)
+		}
+		if w == nil {
+			w = m.newWaiter()
+			defer w.finish()
 		}
 		switch m.pause(ctx, w, attempts, tries, no) {
 		case wokenByEnd:

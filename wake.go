@@ -25,6 +25,7 @@ type wakes struct {
 	channel string
 	ready   []atomic.Bool // by node: the subscription is confirmed
 	once    sync.Once
+	on      atomic.Bool // some node was heard to listen
 
 	mu      sync.Mutex
 	waiters map[string][]*waiter // guarded by mu; by lock name, in order of arrival
@@ -81,6 +82,7 @@ func (h *wakes) subscribe(n *node, s pool.Subscriber) {
 	for {
 		err := s.Subscribe(ctx, h.channel, func() {
 			h.ready[n.index].Store(true)
+			h.on.Store(true)
 			pause = firstResubscribe
 			h.all(n) // a call may have been missed, and queues can be joined now
 		}, func(payload string) {

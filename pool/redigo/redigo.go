@@ -17,40 +17,24 @@ import (
 type node struct {
 	pool *redis.Pool
 	addr string
-	kept chan struct{} // holds one entry for each call under way, MaxIdle at most; nil: unlimited
 }
-
-// patience is how long a call with so much time left waits for a connection that
-// the pool keeps, before it dials one that the pool throws away afterwards. What
-// remains must do for connecting and the call.
-func patience(left time.Duration) time.Duration { return min(left/2, maxPatience) }
-
-const maxPatience = 200 * time.Millisecond
 
 // NewPool makes a node of a redigo pool, which the caller keeps and closes.
 //
 // Set DialContext (or a connect timeout) so that connecting ends with the
-// request, and MaxIdle to twice the number of locks taken at a time: beyond that
-// a call waits for a connection to come back, at most half of its time, and then makes
-// one that is not kept. With MaxActive also set Wait.
+// request, and MaxIdle to twice the number of locks taken at a time, 64 at most: redigo
+// closes what it does not keep, and dials again. With MaxActive also set Wait.
 func NewPool(p *redis.Pool) pool.Pool { return NewNamedPool(p, "") }
 
 // NewNamedPool is NewPool for a node that errors and observers call addr. A
 // redigo pool does not know whom it dials, so without it they say node 0, 1, ….
 func NewNamedPool(p *redis.Pool, addr string) pool.Pool {
-	n := &node{pool: p, addr: addr}
-	if p.MaxActive == 0 && p.MaxIdle > 0 {
-		n.kept = make(chan struct{}, p.MaxIdle)
-	}
-	return n
+	return &node{pool: p, addr: addr}
 }
 
 func (n *node) Addr() string { return n.addr }
 
 func (n *node) Eval(ctx context.Context, s *pool.Script, keys []string, args ...any) ([]int64, error) {
-	if n.await(ctx) {
-		defer func() { <-n.kept }()
-	}
 	c, err := n.pool.GetContext(ctx)
 	if err != nil {
 		return nil, err
@@ -80,34 +64,6 @@ func (w *command) free() {
 	clear(w.words) // names and values are not ours to keep
 	w.words = w.words[:0]
 	commands.Put(w)
-}
-
-// await waits a little while more calls are under way than the pool keeps
-// connections, and reports whether this one counts among them. A lock is won
-// without the slowest nodes, so on a busy machine their requests come in bursts,
-// and dialling for each burst would take longer than to wait it out.
-func (n *node) await(ctx context.Context) bool {
-	if n.kept == nil {
-		return false
-	}
-	select {
-	case n.kept <- struct{}{}:
-		return true
-	default:
-	}
-	left := maxPatience
-	if deadline, ok := ctx.Deadline(); ok {
-		left = time.Until(deadline)
-	}
-	timer := time.NewTimer(patience(left))
-	defer timer.Stop()
-	select {
-	case n.kept <- struct{}{}:
-		return true
-	case <-timer.C:
-	case <-ctx.Done(): // GetContext says so
-	}
-	return false
 }
 
 func noScript(err error) bool {
