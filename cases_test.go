@@ -594,11 +594,11 @@ func TestCase25_CtxErrorsOfEveryVerb(t *testing.T) {
 
 	ends := map[error]func() (context.Context, context.CancelFunc){
 		context.DeadlineExceeded: func() (context.Context, context.CancelFunc) {
-			return context.WithTimeout(t.Context(), 150*time.Millisecond)
+			return context.WithTimeout(t.Context(), 500*time.Millisecond)
 		},
 		context.Canceled: func() (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(150*time.Millisecond, cancel)
+			time.AfterFunc(500*time.Millisecond, cancel)
 			return ctx, cancel
 		},
 	}

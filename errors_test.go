@@ -119,7 +119,7 @@ func TestErrorsOfEveryVerb(t *testing.T) {
 		s.ctx = ctx
 	}
 	soonLate := func(s *scene) {
-		ctx, cancel := context.WithTimeout(s.ctx, 50*time.Millisecond)
+		ctx, cancel := context.WithTimeout(s.ctx, 400*time.Millisecond)
 		s.t.Cleanup(cancel)
 		s.ctx = ctx
 	}
