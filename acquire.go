@@ -35,9 +35,10 @@ type attempt struct {
 	id   string
 	high int64 // the latest ballot
 
-	mu   sync.Mutex
-	owed []bool // guarded by mu; nodes that may hold what was sent
-	lost bool   // guarded by mu; from now on every grant is to be undone
+	mu     sync.Mutex
+	owed   []bool // guarded by mu; nodes that may hold what was sent
+	absent []bool // guarded by mu; nodes that surely hold nothing of it
+	lost   bool   // guarded by mu; from now on every grant is to be undone
 }
 
 // attempt makes one.
@@ -46,16 +47,18 @@ func (m *Mutex) attempt(ctx context.Context, w *waiter) (*grant, *refusal) {
 	if err != nil {
 		return nil, &refusal{err: err, hopeless: true, rank: -1}
 	}
-	a := &attempt{m: m, w: w, id: id, owed: make([]bool, len(m.r.nodes))}
+	n := len(m.r.nodes)
+	flags := make([]bool, 2*n)
+	a := &attempt{m: m, w: w, id: id, owed: flags[:n], absent: flags[n:]}
 	var floor int64
 	for proposals := 1; ; proposals++ {
 		a.high = m.r.clock.next(floor)
-		lease := newLease(len(m.r.nodes), m.r.quorum)
-		verdict, replies := a.propose(ctx, lease)
+		lease := newLease(n, m.r.quorum)
+		verdict, replies := a.propose(ctx, lease, proposals == 1)
 		tooSlow := false
 		if verdict == won {
 			if lease.alive(time.Now()) {
-				g := &grant{id: id, value: joinValue(id, a.high), token: a.high, high: a.high, lease: lease, gated: true}
+				g := &grant{id: id, value: joinValue(id, a.high), token: a.high, high: a.high, lease: lease, won: a}
 				g.degradedBy(replies)
 				return g, nil
 			}
@@ -77,7 +80,7 @@ func (m *Mutex) attempt(ctx context.Context, w *waiter) (*grant, *refusal) {
 }
 
 // propose is one round of an attempt.
-func (a *attempt) propose(ctx context.Context, lease *lease) (verdict, []reply) {
+func (a *attempt) propose(ctx context.Context, lease *lease, first bool) (verdict, []reply) {
 	m, w, high := a.m, a.w, a.high
 	passing, queuing := m.acquireCalls(a.id, high, w)
 	life := m.config.expiry - drift(m.config.expiry, m.config.driftFactor)
@@ -93,6 +96,9 @@ func (a *attempt) propose(ctx context.Context, lease *lease) (verdict, []reply) 
 			if w != nil {
 				w.saw(n, got)
 			}
+			if got.refuses() {
+				a.note(n, first)
+			}
 			if got.err != nil || got.code != codeGranted {
 				return no
 			}
@@ -107,7 +113,7 @@ func (a *attempt) propose(ctx context.Context, lease *lease) (verdict, []reply) 
 	})
 	v, replies := rd.wait(ctx)
 	m.r.took(time.Since(started))
-	if v == lost && w != nil && ctx.Err() == nil && m.judge(replies, high).split {
+	if v == lost && ctx.Err() == nil && m.judge(replies, high).split {
 		// Whether there is a holder who will call depends on the replies still out.
 		replies = rd.settle(ctx, max(m.r.roundTrip(), leastMoment))
 	}
@@ -124,6 +130,28 @@ func (a *attempt) owe(replies []reply) {
 			a.owed[i] = true
 		}
 	}
+}
+
+// note takes in that a node did not grant. Of a later proposal that says little: an
+// earlier one may still arrive.
+func (a *attempt) note(n *node, first bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.absent[n.index] = first
+}
+
+// mayHold reports whether node i may hold anything of the attempt.
+func (a *attempt) mayHold(i int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.absent[i]
+}
+
+// created takes in that a touch may have brought the key to node i.
+func (a *attempt) created(i int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.absent[i] = false
 }
 
 // stray notes a late reply that may be a grant, and reports whether to undo it

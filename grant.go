@@ -14,8 +14,8 @@ type grant struct {
 	value  string
 	token  int64
 	lease  *lease
-	gated  bool   // it occupies its mutex's gate
-	ticket string // it was waited for with; "" if no node can call for it
+	won    *attempt // nil for an adopted grant, which does not occupy its mutex's gate
+	ticket string   // it was waited for with; "" if no node can call for it
 
 	degraded atomic.Bool // the last verb that succeeded did so without all nodes
 

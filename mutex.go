@@ -233,7 +233,7 @@ func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 	if h != nil {
 		h.stop(context.Canceled)
 	}
-	if g.gated {
+	if g.won != nil {
 		defer func() { <-m.gate }()
 	}
 	started := time.Now()
@@ -250,7 +250,7 @@ func (m *Mutex) release(ctx context.Context, g *grant) error {
 	if g.ticket != "" {
 		m.r.wakes.freed(m.name, g.ticket)
 	}
-	if !g.gated {
+	if g.won == nil {
 		// Its former owner may have sent extends after this value was read.
 		high = m.r.clock.next(high)
 	}
@@ -262,7 +262,9 @@ func (m *Mutex) release(ctx context.Context, g *grant) error {
 	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
 		ask: func(ctx context.Context, n *node) reply { return n.release(ctx, back) },
 		count: func(n *node, a reply) vote {
-			m.released(n, a, g.id, back)
+			if g.won == nil || g.won.mayHold(n.index) {
+				m.released(n, a, g.id, back)
+			}
 			// A node that never granted confirms by being as the ledger says.
 			if a.err == nil && (a.code == codeReleased || !expected[n.index]) {
 				return yes
@@ -408,7 +410,11 @@ func (m *Mutex) touch(ctx context.Context, g *grant, d time.Duration, then func(
 			if !validity.IsZero() {
 				args[3] = strconv.FormatInt(max(0, m.r.clock.at(n.index, validity)), 10)
 			}
-			return n.touch(ctx, &call{name: m.name, eyes: &m.eyes, keys: m.touchKeys, args: args[:]})
+			a := n.touch(ctx, &call{name: m.name, eyes: &m.eyes, keys: m.touchKeys, args: args[:]})
+			if g.won != nil && !a.unsent {
+				g.won.created(n.index)
+			}
+			return a
 		},
 		count: func(n *node, a reply) vote { return g.touched(n, a, life) },
 	}), nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/quorumlock/redlock/pool"
@@ -100,6 +101,7 @@ func (n *node) eval(ctx context.Context, s *pool.Script, c *call) reply {
 	ints, err := n.pool.Eval(ctx, s, c.keys, c.args...)
 	r.received = time.Now()
 	n.heard(err, r.received.Sub(r.sent))
+	r.unsent = neverSent(err)
 	if err == nil {
 		err = r.decode(s, ints)
 	}
@@ -114,6 +116,13 @@ func (n *node) eval(ctx context.Context, s *pool.Script, c *call) reply {
 			Outcome: r.outcome(s), Err: r.err, Latency: r.received.Sub(r.sent)})
 	}
 	return r
+}
+
+// neverSent reports whether the node cannot have got the request: there was no
+// connection to send it on.
+func neverSent(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // heed learns from the clock in a reply. A node whose clock is out of line with

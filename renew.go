@@ -103,7 +103,8 @@ func (h *hold) stop(cause error) {
 // Close or the limit of WithMaxHold, even when ctx has ended: its user may still
 // be at work. The context it returns ends with ctx, with Unlock, or a margin (a
 // twentieth of the expiry, at most 1 s) before the lock is lost; then its cause
-// matches ErrLost. Unlock must be called in every case.
+// matches ErrLost. Unlock must be called in every case. To limit the waiting alone, use
+// WithTries, or cancel ctx yourself before Hold has returned.
 func (m *Mutex) Hold(ctx context.Context) (context.Context, error) {
 	if err := m.LockContext(ctx); err != nil {
 		return nil, err

@@ -101,11 +101,17 @@ func (w *waiter) hasTicket(ticket string) bool {
 	return w.ticket == ticket
 }
 
-func (w *waiter) calls() (n int) {
+// calls is how many nodes have called since the last attempt.
+func (w *waiter) calls() int { return w.count(w.called) }
+
+// places is in how many nodes' queues it stands.
+func (w *waiter) places() int { return w.count(w.joined) }
+
+func (w *waiter) count(flags []bool) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, c := range w.called {
-		if c {
+	for _, f := range flags {
+		if f {
 			n++
 		}
 	}
@@ -138,11 +144,7 @@ func (r *Redlock) leaveQueue(n *node, w *waiter) {
 // process: one waiter per name asks the nodes.
 func (m *Mutex) contend(ctx context.Context, tries int) (g *grant, attempts int, err error) {
 	if tries == 1 {
-		g, no := m.attempt(ctx, nil)
-		if g == nil {
-			err = m.refused(ctx, no)
-		}
-		return g, 1, err
+		return m.once(ctx)
 	}
 	if tries == 0 {
 		turn, err := m.r.turns.enter(ctx, m)
@@ -192,6 +194,32 @@ func (m *Mutex) contend(ctx context.Context, tries int) (g *grant, attempts int,
 	}
 }
 
+// maxSplits is how often an acquire of one try starts over where it met no holder.
+const maxSplits = 4
+
+// once is an acquire of one try, which joins no queue. When several came at once and
+// each won a few nodes, nobody holds the lock: the try is repeated, or all of them
+// would go away without it.
+func (m *Mutex) once(ctx context.Context) (g *grant, attempts int, err error) {
+	for attempts = 1; ; attempts++ {
+		g, no := m.attempt(ctx, nil)
+		if g != nil {
+			return g, attempts, nil
+		}
+		if !no.split || attempts > maxSplits {
+			return nil, attempts, m.refused(ctx, no)
+		}
+		d, _ := m.patience(attempts, 0, no)
+		timer := time.NewTimer(d)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, attempts, m.refused(ctx, no)
+		}
+	}
+}
+
 // What ended a pause.
 const (
 	wokenByNotice = "notice"
@@ -205,6 +233,11 @@ func (m *Mutex) pause(ctx context.Context, w *waiter, attempts, tries int, no *r
 	m.r.wakes.listen()
 	started := time.Now()
 	d, wokenBy := m.patience(attempts, tries, no)
+	// Only nodes where it is queued call, or any that has begun to listen.
+	expected := w.places()
+	if expected == 0 {
+		expected = m.r.quorum
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for waiting := true; waiting; {
@@ -218,7 +251,7 @@ func (m *Mutex) pause(ctx context.Context, w *waiter, attempts, tries int, no *r
 				break
 			}
 			wokenBy = wokenByNotice
-			if calls < m.r.quorum {
+			if calls < min(m.r.quorum, expected) {
 				// The other nodes are about to call, or have called someone else.
 				waiting = true
 				if moment := max(m.r.roundTrip(), leastMoment); moment < d-time.Since(started) {

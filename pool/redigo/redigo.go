@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -15,55 +14,33 @@ import (
 )
 
 type node struct {
-	pool *redis.Pool
-	addr string
+	pool    *redis.Pool
+	addr    string
+	batches batches
 }
 
 // NewPool makes a node of a redigo pool, which the caller keeps and closes.
 //
 // Set DialContext (or a connect timeout) so that connecting ends with the
-// request, and MaxIdle to twice the number of locks taken at a time, 64 at most: redigo
-// closes what it does not keep, and dials again. With MaxActive also set Wait.
+// request, and MaxIdle to at least 8: redigo closes what it does not keep, and dials
+// again. Calls beyond a few at a time share a connection; see batches. With MaxActive also
+// set Wait.
 func NewPool(p *redis.Pool) pool.Pool { return NewNamedPool(p, "") }
 
 // NewNamedPool is NewPool for a node that errors and observers call addr. A
 // redigo pool does not know whom it dials, so without it they say node 0, 1, ….
 func NewNamedPool(p *redis.Pool, addr string) pool.Pool {
-	return &node{pool: p, addr: addr}
+	return &node{pool: p, addr: addr, batches: batches{pool: p}}
 }
 
 func (n *node) Addr() string { return n.addr }
 
+// Eval implements pool.Pool.
 func (n *node) Eval(ctx context.Context, s *pool.Script, keys []string, args ...any) ([]int64, error) {
-	c, err := n.pool.GetContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close() //nolint:errcheck // returns the connection; a broken one is dropped by the pool
-	w := commands.Get().(*command)
-	defer w.free()
-	w.words = append(w.words, s.Hash(), len(keys))
-	for _, k := range keys {
-		w.words = append(w.words, k)
-	}
-	w.words = append(w.words, args...)
-	reply, err := do(ctx, c, "EVALSHA", w.words)
-	if noScript(err) {
-		w.words[0] = s.Source()
-		reply, err = do(ctx, c, "EVAL", w.words)
-	}
-	return integers(reply, err)
-}
-
-// command is the words of one call; redigo is done with them when it returns.
-type command struct{ words []any }
-
-var commands = sync.Pool{New: func() any { return &command{words: make([]any, 0, 16)} }}
-
-func (w *command) free() {
-	clear(w.words) // names and values are not ours to keep
-	w.words = w.words[:0]
-	commands.Put(w)
+	c := newCommand(ctx, s, keys, args)
+	defer c.free()
+	n.batches.do(c)
+	return c.reply, c.err
 }
 
 func noScript(err error) bool {
