@@ -587,7 +587,7 @@ func TestCase25_CtxErrorsOfEveryVerb(t *testing.T) {
 	t.Parallel()
 	servers := testutil.StartRedisN(t, 3)
 	proxies, pools := proxied(t, servers)
-	holder := factory(t, servers, patient()).NewMutex("taken")
+	holder := factory(t, servers, patient(), redlock.WithExpiry(time.Minute)).NewMutex("taken") // outlives the slowest machine
 	require.NoError(t, holder.Lock())
 	requireHeld(t, servers, "taken", 3)
 	r := factoryOf(t, pools, redlock.WithNodeTimeout(slowNode))
