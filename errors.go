@@ -164,6 +164,12 @@ var permanentCodes = []string{"NOAUTH", "WRONGPASS", "NOPERM", "READONLY", "WRON
 	"ERR Protocol error: unauthenticated",
 	"ERR AUTH", "ERR invalid password", "ERR Client sent AUTH", "ERR The user executing the script can't"}
 
+// refused reports whether the node turned the request away before running it. A
+// wrong type may show after a script's first write.
+func refused(err error) bool {
+	return permanent(err) && !strings.Contains(err.Error(), "WRONGTYPE")
+}
+
 func permanent(err error) bool {
 	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return false

@@ -1,6 +1,8 @@
 package redlock
 
 import (
+	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -94,4 +96,39 @@ func (g *grant) remaining(now time.Time) time.Duration {
 // degradedBy notes whether a verb was won without all nodes.
 func (g *grant) degradedBy(replies []reply) {
 	g.degraded.Store(len(failed(replies)) > 0)
+}
+
+// ask touches the grant at one node. A node that says it kept the grant for less than
+// the ledger counted on when the request was sent has failed: its clock runs away, or
+// somebody shortened the key. The entry is a lower bound, taken before the grant or
+// extend it stands for was sent, so no node that keeps time can be below it.
+func (g *grant) ask(ctx context.Context, n *node, c *call) reply {
+	entry := g.lease.entry(n.index)
+	a := n.touch(ctx, c)
+	if g.won != nil && !a.unsent {
+		g.won.created(n.index)
+	}
+	ttl := time.Duration(a.ttl) * time.Millisecond
+	if a.err == nil && a.code == codeHeld && ttl >= 0 && !entry.IsZero() && ttl < entry.Sub(a.received) {
+		a.err = n.fault(fmt.Errorf("%w: the lock would have ended there before its time", errNodeClock))
+		g.lease.drop(n.index, a.received)
+	}
+	return a
+}
+
+// touched enters a reply to a touch into the ledger and counts it.
+func (g *grant) touched(n *node, a reply, life time.Duration) vote {
+	switch {
+	case a.err != nil:
+		return no
+	case a.code == codeHeld || a.code == codeRestored:
+		if a.last > 0 {
+			return no // quarantined: what it granted before stands, but no more
+		}
+		g.lease.record(n.index, a.sent.Add(life), a.received, false)
+		return yes
+	}
+	// Topped up, gone or another's: the node forgot, so it counts no longer.
+	g.lease.drop(n.index, a.received)
+	return no
 }

@@ -210,7 +210,7 @@ func (m *Mutex) Check(ctx context.Context) error {
 	look := &call{name: m.name, eyes: &m.eyes, keys: m.touchKeys, args: []any{g.id, strconv.FormatInt(g.token, 10), "0", "0",
 		"1", skewArg, retentionArg, milliseconds(m.config.guard)}}
 	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
-		ask:   func(ctx context.Context, n *node) reply { return n.touch(ctx, look) },
+		ask:   func(ctx context.Context, n *node) reply { return g.ask(ctx, n, look) },
 		count: func(n *node, a reply) vote { return g.touched(n, a, 0) },
 	})
 	verdict, replies := rd.wait(ctx)

@@ -50,6 +50,13 @@ func (l *lease) record(i int, until, now time.Time, begin bool) {
 	}
 }
 
+// entry is until when the ledger counts on node i; zero when it does not.
+func (l *lease) entry(i int) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.until[i]
+}
+
 // drop notes that node i does not keep the grant.
 func (l *lease) drop(i int, now time.Time) {
 	l.mu.Lock()

@@ -410,29 +410,8 @@ func (m *Mutex) touch(ctx context.Context, g *grant, d time.Duration, then func(
 			if !validity.IsZero() {
 				args[3] = strconv.FormatInt(max(0, m.r.clock.at(n.index, validity)), 10)
 			}
-			a := n.touch(ctx, &call{name: m.name, eyes: &m.eyes, keys: m.touchKeys, args: args[:]})
-			if g.won != nil && !a.unsent {
-				g.won.created(n.index)
-			}
-			return a
+			return g.ask(ctx, n, &call{name: m.name, eyes: &m.eyes, keys: m.touchKeys, args: args[:]})
 		},
 		count: func(n *node, a reply) vote { return g.touched(n, a, life) },
 	}), nil
-}
-
-// touched enters a reply to a touch into the ledger and counts it.
-func (g *grant) touched(n *node, a reply, life time.Duration) vote {
-	switch {
-	case a.err != nil:
-		return no
-	case a.code == codeHeld || a.code == codeRestored:
-		if a.last > 0 {
-			return no // quarantined: what it granted before stands, but no more
-		}
-		g.lease.record(n.index, a.sent.Add(life), a.received, false)
-		return yes
-	}
-	// Topped up, gone or another's: the node forgot, so it counts no longer.
-	g.lease.drop(n.index, a.received)
-	return no
 }

@@ -69,7 +69,7 @@ func (r *reply) answered() bool { return r.err == nil || permanent(r.err) }
 
 // refuses reports whether it is sure that the node did not grant an acquire.
 func (r *reply) refuses() bool {
-	return r.unsent || r.err == nil && (r.code == codeBusy || r.code == codeStale || r.code == codeQuarantined)
+	return r.unsent || refused(r.err) || r.err == nil && (r.code == codeBusy || r.code == codeStale || r.code == codeQuarantined)
 }
 
 // call is the keys and arguments of one script, as every node gets them.

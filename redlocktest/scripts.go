@@ -145,9 +145,11 @@ func touch(s *session, keys, argv words) []int64 {
 	}
 
 	var code int64
+	ttl := px
 	switch {
 	case isHeld:
-		px = s.longest(keys.at(1), px)
+		ttl = s.pttl(keys.at(1))
+		px = max(ttl, px)
 		s.pexpire(keys.at(1), px)
 		if !s.pexpire(keys.at(2), s.longest(keys.at(2), px+retention)) {
 			s.setPX(keys.at(2), argv.at(2), px+retention)
@@ -169,7 +171,7 @@ func touch(s *session, keys, argv words) []int64 {
 	if argv.at(8) != "0" {
 		barred = s.quarantine(keys.at(4), number(argv.at(8)), now, px+retention)
 	}
-	return []int64{code, now, c, px, number(argv.at(2)), barred}
+	return []int64{code, now, c, ttl, number(argv.at(2)), barred}
 }
 
 func leave(s *session, keys, argv words) []int64 {

@@ -9,6 +9,7 @@
 --       7 R: fence retention, ms      8 longest hold, ms; 0: no guard
 -- Reply {code, now us, fence, ttl ms, holder's ballot, quarantine ms}
 --       code 1 held  2 restored  3 topped up  4 missing  5 someone else's
+--       ttl: of the lock as it was before when held, as it is now otherwise
 --       held and restored are votes; topped up is none (the node forgot), nor is
 --       any while the quarantine lasts
 
@@ -31,8 +32,10 @@ local function value()
 end
 
 local code
+local ttl = px
 if held then
-  px = longest(KEYS[1], px)
+  ttl = redis.call('PTTL', KEYS[1])
+  px = math.max(ttl, px)
   -- PEXPIRE first: it passes on a full node, and opens the way for SET.
   redis.call('PEXPIRE', KEYS[1], px)
   if redis.call('PEXPIRE', KEYS[2], longest(KEYS[2], px + retention)) == 0 then
@@ -54,4 +57,4 @@ local barred = 0
 if ARGV[8] ~= '0' then
   barred = quarantine(KEYS[4], tonumber(ARGV[8]), now, px + retention)
 end
-return {code, now, c, px, tonumber(ARGV[2]), barred}
+return {code, now, c, ttl, tonumber(ARGV[2]), barred}
