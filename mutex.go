@@ -16,13 +16,12 @@ import (
 type Mutex struct {
 	r      *Redlock
 	name   string
-	keys   keys
 	config config
 	eyes   eyes
 	gate   chan struct{} // holds one entry while a grant is out
 
 	// Made once, so that an attempt allocates little.
-	acquireKeys, releaseKeys, touchKeys []string
+	acquireKeys, releaseKeys, touchKeys [][]string // a set for each name
 	acquireRest                         []any
 
 	mu    sync.Mutex
@@ -39,22 +38,22 @@ var (
 // NewMutex makes a mutex for a name, with the options of New and then opts. An
 // invalid option or an empty name surfaces as ErrInvalidOption from every verb.
 func (r *Redlock) NewMutex(name string, opts ...Option) *Mutex {
+	return r.newMutex(name, []string{name}, opts)
+}
+
+func (r *Redlock) newMutex(name string, names []string, opts []Option) *Mutex {
 	m := &Mutex{r: r, name: name, config: r.config.with(opts), gate: make(chan struct{}, 1)}
 	m.eyes = newEyes(m.config.observer, m.config.logger)
-	if name == "" {
-		m.config.invalid("NewMutex", `""`, "the name must not be empty")
+	for _, name := range names {
+		if name == "" {
+			m.config.invalid("NewMutex", `""`, "the name must not be empty")
+		}
 	}
 	if m.config.err != nil {
 		return m
 	}
-	k := keysOf(name)
-	m.keys = k
-	m.acquireKeys = []string{k.lock, k.fence, k.queue}
-	m.releaseKeys = []string{k.lock, k.fence, k.queue}
-	m.touchKeys = []string{k.lock, k.fence, k.tombstone}
-	if m.config.guard > 0 {
-		m.acquireKeys = append(m.acquireKeys, k.marker)
-		m.touchKeys = append(m.touchKeys, k.marker)
+	for _, name := range names {
+		m.addKeys(keysOf(name))
 	}
 	m.acquireRest = []any{nil, nil, milliseconds(m.config.expiry), skewArg,
 		milliseconds(m.config.expiry + retention), milliseconds(m.config.guard), "", "0"}
@@ -62,6 +61,18 @@ func (r *Redlock) NewMutex(name string, opts ...Option) *Mutex {
 		m.grant = adopt(m.config.value, len(r.nodes), r.quorum)
 	}
 	return m
+}
+
+func (m *Mutex) addKeys(k keys) {
+	acquire := []string{k.lock, k.fence, k.queue}
+	touch := []string{k.lock, k.fence, k.tombstone}
+	m.releaseKeys = append(m.releaseKeys, acquire)
+	if m.config.guard > 0 {
+		acquire = append(acquire[:3:3], k.marker)
+		touch = append(touch, k.marker)
+	}
+	m.acquireKeys = append(m.acquireKeys, acquire)
+	m.touchKeys = append(m.touchKeys, touch)
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -59,6 +59,7 @@ type reply struct {
 
 	err      error // *NodeError; then nothing above holds
 	unsent   bool  // the node was not asked at all
+	partial  bool  // some names of several were granted
 	counted  bool  // it came in before its round was decided
 	sent     time.Time
 	received time.Time
@@ -69,6 +70,9 @@ func (r *reply) answered() bool { return r.err == nil || permanent(r.err) }
 
 // refuses reports whether it is sure that the node did not grant an acquire.
 func (r *reply) refuses() bool {
+	if r.partial {
+		return false
+	}
 	return r.unsent || refused(r.err) || r.err == nil && (r.code == codeBusy || r.code == codeStale || r.code == codeQuarantined)
 }
 
@@ -76,7 +80,7 @@ func (r *reply) refuses() bool {
 type call struct {
 	name string // of the lock
 	eyes *eyes
-	keys []string
+	keys [][]string // one set for each name; more than one for a MultiMutex
 	args []any
 }
 
@@ -94,11 +98,19 @@ func (n *node) touch(ctx context.Context, c *call) reply { return n.eval(ctx, to
 // leave takes a waiter out of the queue, or passes its wake-up on.
 func (n *node) leave(ctx context.Context, c *call) reply { return n.eval(ctx, leaveScript, c) }
 
-// eval runs a script, checks the reply and tells the observer.
+// eval runs a script for each name of the call.
 func (n *node) eval(ctx context.Context, s *pool.Script, c *call) reply {
+	if len(c.keys) > 1 {
+		return n.evalAll(ctx, s, c)
+	}
+	return n.evalOne(ctx, s, c, c.keys[0])
+}
+
+// evalOne runs a script, checks the reply and tells the observer.
+func (n *node) evalOne(ctx context.Context, s *pool.Script, c *call, keys []string) reply {
 	var r reply
 	r.sent = time.Now()
-	ints, err := n.pool.Eval(ctx, s, c.keys, c.args...)
+	ints, err := n.pool.Eval(ctx, s, keys, c.args...)
 	r.received = time.Now()
 	n.heard(err, r.received.Sub(r.sent))
 	r.unsent = neverSent(err)

@@ -163,7 +163,11 @@ func (m *Mutex) contend(ctx context.Context, tries int) (g *grant, attempts int,
 	var no *refusal
 	unreachable := 0
 	for attempts = 1; ; {
-		g, no = m.attempt(ctx, w)
+		asking := w
+		if len(m.acquireKeys) > 1 {
+			asking = nil // waits for several names in no queue
+		}
+		g, no = m.attempt(ctx, asking)
 		if g != nil {
 			if w != nil {
 				g.ticket = m.r.wakes.won(w)

@@ -1,0 +1,123 @@
+package redlock_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorumlock/redlock"
+	"github.com/quorumlock/redlock/internal/testutil"
+	"github.com/quorumlock/redlock/redlocktest"
+)
+
+// Contenders with overlapping sets of names: nobody is inside a name with another,
+// and everybody gets on. REDLOCK_SOAK makes it half a minute.
+func TestSoakMultiMutexOverlappingSets(t *testing.T) {
+	t.Parallel()
+	servers := testutil.StartRedisN(t, 5)
+	length := 3 * time.Second
+	if os.Getenv("REDLOCK_SOAK") != "" {
+		length = 30 * time.Second
+	}
+	names := []string{"a", "b", "c", "d", "e", "f"}
+	var inside [6]atomic.Int32
+	var last [6]atomic.Int64
+	const contenders = 16
+	grants := make([]int, contenders)
+	ctx, cancel := context.WithTimeout(t.Context(), length)
+	defer cancel()
+	var all sync.WaitGroup
+	errs := make(chan error, contenders)
+	for c := range contenders {
+		r := factory(t, servers, redlock.WithRetryDelayFunc(func(int) time.Duration { return time.Millisecond + rand.N(10*time.Millisecond) }))
+		all.Go(func() {
+			for ctx.Err() == nil {
+				set := rand.Perm(len(names))[:1+rand.IntN(3)]
+				var chosen []string
+				for _, i := range set {
+					chosen = append(chosen, names[i])
+				}
+				m := r.NewMultiMutex(chosen)
+				if err := m.LockContext(ctx); err != nil {
+					if ctx.Err() == nil {
+						errs <- err
+						return
+					}
+					continue
+				}
+				for _, i := range set {
+					if inside[i].Add(1) != 1 || last[i].Swap(m.Token()) >= m.Token() {
+						errs <- fmt.Errorf("%s: two inside, or token %d after a later one", names[i], m.Token())
+					}
+				}
+				grants[c]++
+				for _, i := range set {
+					inside[i].Add(-1)
+				}
+				if _, err := m.Unlock(); err != nil {
+					errs <- err
+				}
+			}
+		})
+	}
+	all.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(t, err)
+	}
+	t.Logf("grants by contender: %v", grants)
+	require.Positive(t, slices.Min(grants), "progress for all")
+}
+
+func TestMultiMutexAllOrNone(t *testing.T) {
+	t.Parallel()
+	nodes := redlocktest.NewNodes(3)
+	r := factoryOf(t, nodes.Pools())
+	b := r.NewMutex("b")
+	require.NoError(t, b.Lock())
+	m := r.NewMultiMutex([]string{"c", "a", "b", "a"})
+	var taken *redlock.TakenError
+	require.ErrorAs(t, m.TryLock(), &taken)
+	require.Equal(t, b.Token(), taken.Token)
+	testutil.Eventually(t, settle, func() bool {
+		for _, n := range nodes {
+			if _, held := n.Value("a"); held {
+				return false
+			}
+		}
+		return true
+	}, "what was got of the set is given back")
+	_, err := b.Unlock()
+	require.NoError(t, err)
+
+	require.NoError(t, m.Lock())
+	for _, name := range []string{"a", "b", "c"} {
+		require.ErrorIs(t, r.NewMutex(name).TryLock(), redlock.ErrTaken)
+		s, err := r.Inspect(t.Context(), name)
+		require.NoError(t, err)
+		require.Equal(t, m.Token(), s.Token)
+	}
+	ok, err := m.Extend()
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.NoError(t, m.Check(t.Context()))
+	for _, n := range nodes {
+		n.Del("b")
+	}
+	require.ErrorIs(t, m.Check(t.Context()), redlock.ErrExpired, "one name lost is the lock lost")
+	_, err = m.Unlock()
+	require.ErrorIs(t, err, redlock.ErrExpired)
+	for _, name := range []string{"a", "c"} {
+		testutil.Eventually(t, settle, func() bool { return r.NewMutex(name).TryLock() == nil }, "%s is free", name)
+	}
+	require.ErrorIs(t, r.NewMultiMutex(nil).Lock(), redlock.ErrInvalidOption)
+	require.ErrorIs(t, r.NewMultiMutex([]string{"a", ""}).Lock(), redlock.ErrInvalidOption)
+}
