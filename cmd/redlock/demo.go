@@ -7,12 +7,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/quorumlock/redlock/cmd/redlock/internal/demo"
 )
@@ -77,15 +74,8 @@ func verdict(r demo.Report) string {
 }
 
 func viewFor(f *os.File) demo.View {
-	// Older Windows consoles print escape sequences as they are.
-	if runtime.GOOS == "windows" || os.Getenv("TERM") == "dumb" || !term.IsTerminal(int(f.Fd())) {
+	if !repaints(f) {
 		return &demo.Lines{Out: f}
 	}
-	return &demo.Screen{Out: f, Width: func() int {
-		width, _, err := term.GetSize(int(f.Fd()))
-		if err != nil {
-			return 80
-		}
-		return width
-	}}
+	return &demo.Screen{Block: blockOn(f)}
 }

@@ -13,8 +13,9 @@ import (
 
 // commands is the whole command line; each command has a file of its own.
 type commands struct {
-	Run  runCommand  `cmd:"" help:"Run a command while holding a lock."`
-	Demo demoCommand `cmd:"" help:"Contend for a lock on five nodes while they fail, and check every grant."`
+	Run    runCommand    `cmd:"" help:"Run a command while holding a lock."`
+	Status statusCommand `cmd:"" help:"Show who holds a lock, and what each node knows of it."`
+	Demo   demoCommand   `cmd:"" help:"Contend for a lock on five nodes while they fail, and check every grant."`
 }
 
 // streams are what a command reads and writes.

@@ -58,7 +58,7 @@ func benchOf(ts *testscript.TestScript) *bench { return ts.Value(benchKey{}).(*b
 // bound is how long a script waits for anything: far more than it takes.
 const bound = 30 * time.Second
 
-// nodes N [redis-server arguments]: starts them and sets REDLOCK_NODES, NODE1, ….
+// nodes N [redis-server arguments]: starts them and sets REDLOCK_NODES, NODE1, PORT1, ….
 func startNodes(ts *testscript.TestScript, _ bool, args []string) {
 	n, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -69,6 +69,7 @@ func startNodes(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Defer(func() { ts.Check(s.Close()) })
 		urls[i] = "redis://" + s.Addr()
 		ts.Setenv("NODE"+strconv.Itoa(i+1), s.Addr())
+		ts.Setenv("PORT"+strconv.Itoa(i+1), s.Addr()[len("127.0.0.1:"):])
 	}
 	ts.Setenv("REDLOCK_NODES", strings.Join(urls, ","))
 	benchOf(ts).nodes = servers

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -18,13 +17,6 @@ import (
 	"github.com/quorumlock/redlock/pool"
 	"github.com/quorumlock/redlock/pool/redigo"
 )
-
-const nodesVariable = "REDLOCK_NODES"
-
-// nodeFlags say which nodes a command talks to.
-type nodeFlags struct {
-	Node []string `sep:"none" placeholder:"URL" help:"A node, repeated for each: redis://[user:password@]host[:port][/db], rediss://… for TLS, or unix:///path?db=N. Options: ?dial_timeout=1s&read_timeout=2s&write_timeout=2s. Without it, $REDLOCK_NODES: URLs with commas or spaces between."`
-}
 
 // endpoint is where and how to reach a node.
 type endpoint struct {
@@ -41,34 +33,6 @@ const (
 	defaultDialTimeout = time.Second
 	defaultIOTimeout   = 2 * time.Second
 )
-
-// endpoints reads the nodes' URLs. Its errors name a node by its place and quote
-// nothing: a URL that does not parse may have its password anywhere.
-func (f nodeFlags) endpoints() ([]endpoint, error) {
-	urls, from := f.Node, "--node"
-	if len(urls) == 0 {
-		from = nodesVariable
-		urls = strings.FieldsFunc(os.Getenv(nodesVariable), func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' })
-	}
-	if len(urls) == 0 {
-		return nil, usagef("no nodes: give --node or set %s", nodesVariable)
-	}
-	seen := map[string]int{}
-	all := make([]endpoint, len(urls))
-	for i, text := range urls {
-		e, err := parseEndpoint(text)
-		if err != nil {
-			return nil, usagef("%s, URL %d: %w", from, i+1, err)
-		}
-		// A node that votes twice makes a majority of a minority.
-		if first, twice := seen[e.address]; twice {
-			return nil, usagef("%s, URL %d: the same node as URL %d", from, i+1, first)
-		}
-		seen[e.address] = i + 1
-		all[i] = e
-	}
-	return all, nil
-}
 
 var errNotURL = errors.New("not a valid URL (special characters in a password need percent-encoding)")
 
@@ -149,6 +113,19 @@ func (e endpoint) connect(ctx context.Context) (redis.Conn, error) {
 type service struct {
 	*redlock.Redlock
 	pools []*redis.Pool
+}
+
+// service opens the nodes that the flags name.
+func (f nodeFlags) service(s streams, opts ...redlock.Option) (*service, error) {
+	endpoints, err := f.endpoints(s)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := openService(endpoints, opts...)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return opened, nil
 }
 
 // idleConnections suffice for the one request at a time that a command has.

@@ -45,11 +45,11 @@ func TestParseEndpointErrors(t *testing.T) {
 
 func TestNodesFromVariable(t *testing.T) {
 	t.Setenv(nodesVariable, " redis://a,redis://b  redis://c,\n")
-	all, err := nodeFlags{}.endpoints()
+	all, err := nodeFlags{}.endpoints(streams{})
 	require.NoError(t, err)
 	require.Len(t, all, 3)
 	assert.Equal(t, "c:6379", all[2].address)
-	all, err = nodeFlags{Node: []string{"redis://d"}}.endpoints()
+	all, err = nodeFlags{Node: []string{"redis://d"}}.endpoints(streams{})
 	require.NoError(t, err)
 	assert.Len(t, all, 1, "the flag replaces the variable")
 }

@@ -50,17 +50,13 @@ func (c *runCommand) Run(s streams) error {
 	if err != nil {
 		return err
 	}
-	endpoints, err := c.endpoints()
-	if err != nil {
-		return err
-	}
 	opts := []redlock.Option{redlock.WithExpiry(c.TTL)}
 	if c.Wait != nil && *c.Wait == 0 {
 		opts = append(opts, redlock.WithTries(1))
 	}
-	service, err := openService(endpoints, opts...)
+	service, err := c.service(s, opts...)
 	if err != nil {
-		return usagef("%w", err)
+		return err
 	}
 	defer service.close()
 

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorumlock/redlock"
+	"github.com/quorumlock/redlock/cmd/redlock/internal/paint"
 	"github.com/quorumlock/redlock/internal/testutil"
 	"github.com/quorumlock/redlock/redlocktest"
 )
@@ -161,7 +162,7 @@ func TestHistogram(t *testing.T) {
 
 func TestScreenRepaints(t *testing.T) {
 	var out bytes.Buffer
-	s := &Screen{Out: &out, Width: func() int { return 40 }}
+	s := &Screen{Block: paint.Block{Out: &out, Width: func() int { return 40 }}}
 	now := Snapshot{Duration: time.Second, Nodes: slices.Repeat([]string{healthy}, nodeCount)}
 	s.Progress(now)
 	assert.NotContains(t, out.String(), "\x1b[4A")

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/quorumlock/redlock/cmd/redlock/internal/paint"
 )
 
 // Lines is a view for files and pipes: each event in a line, and a line each second.
@@ -33,9 +35,7 @@ func (l *Lines) Done() {}
 // Screen is a view for a terminal: a block that is painted again and again, with
 // the latest events.
 type Screen struct {
-	Out    io.Writer
-	Width  func() int // of the terminal, now; a line that wraps would spoil the block
-	height int
+	paint.Block
 	events []string
 }
 
@@ -66,26 +66,7 @@ func (s *Screen) Progress(now Snapshot) {
 		now.counters(),
 	}
 	lines = append(lines, s.events...)
-	width := s.Width()
-	var b strings.Builder
-	if s.height > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA", s.height) // up to the first line of the block
-	}
-	for _, line := range lines {
-		b.WriteString("\x1b[2K" + cut(line, width) + "\n")
-	}
-	s.height = max(s.height, len(lines))
-	if missing := s.height - len(lines); missing > 0 {
-		b.WriteString(strings.Repeat("\x1b[2K\n", missing))
-	}
-	io.WriteString(s.Out, b.String()) //nolint:errcheck // a terminal that went away
-}
-
-func cut(line string, width int) string {
-	if runes := []rune(line); width > 0 && len(runes) > width {
-		return string(runes[:width-1]) + "…"
-	}
-	return line
+	s.Paint(lines)
 }
 
 // Done implements View.
