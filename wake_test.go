@@ -1,0 +1,120 @@
+package redlock
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorumlock/redlock/pool"
+	"github.com/quorumlock/redlock/redlocktest"
+)
+
+// A call reaches the waiter it is for; what comes for one that waits no longer is
+// passed on by the node, unless that one has the lock.
+func TestNoticeFindsItsWaiter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.NewNodes(3)
+		r, err := New(nodes.Pools())
+		require.NoError(t, err)
+		m := r.NewMutex("jobs")
+		one, two := m.newWaiter(), m.newWaiter()
+		_, ticket1 := one.join(1)
+		_, ticket2 := two.join(2)
+		r.wakes.add(one)
+		r.wakes.add(two)
+		leaves := func() (sum int) {
+			synctest.Wait()
+			for _, n := range nodes {
+				sum += n.Stats().Executed["leave"]
+			}
+			return sum
+		}
+		r.wakes.notice(r.nodes[1], "jobs", ticket2)
+		require.Zero(t, one.calls())
+		require.Equal(t, 1, two.calls())
+		r.wakes.notice(r.nodes[1], "jobs", ticket2)
+		require.Equal(t, 1, two.calls(), "one node counts once")
+		r.wakes.notice(r.nodes[0], "jobs", ticket2)
+		require.Equal(t, 2, two.calls())
+		two.join(3)
+		require.Zero(t, two.calls(), "a new attempt sees for itself")
+		require.True(t, two.hasTicket(ticket2), "the place is that of the first ballot")
+		require.Zero(t, leaves())
+
+		r.wakes.remove(one)
+		r.wakes.notice(r.nodes[2], "jobs", ticket1)
+		require.Equal(t, 1, leaves(), "the waiter has gone")
+		r.wakes.notice(r.nodes[2], "other", ticket2)
+		require.Equal(t, 2, leaves(), "another name")
+
+		two.queued = true
+		require.Equal(t, ticket2, r.wakes.won(two))
+		r.wakes.remove(two)
+		require.Empty(t, r.wakes.waiters, "idle names take no memory")
+		r.wakes.notice(r.nodes[2], "jobs", ticket2)
+		require.Equal(t, 2, leaves(), "it went away with the lock")
+		r.wakes.freed("jobs", "another")
+		require.NotEmpty(t, r.wakes.winners)
+		r.wakes.freed("jobs", ticket2)
+		require.Empty(t, r.wakes.winners)
+		r.wakes.notice(r.nodes[2], "jobs", ticket2)
+		require.Equal(t, 3, leaves())
+		require.NoError(t, r.Close(t.Context()))
+	})
+}
+
+// flaky is a subscriber that is confirmed and then lost as often as told.
+type flaky struct {
+	*redlocktest.Node
+
+	mu      sync.Mutex
+	refuse  error
+	starts  []time.Time
+	payload string
+}
+
+func (f *flaky) Subscribe(ctx context.Context, _ string, ready func(), message func(string)) error {
+	f.mu.Lock()
+	f.starts = append(f.starts, time.Now())
+	err, payload := f.refuse, f.payload
+	f.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	ready()
+	message(payload)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A refused subscription is tried again with growing pauses, not in a hot loop and
+// not given up; notices that make no sense are ignored.
+func TestSubscriptionIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		node := &flaky{Node: redlocktest.NewNode("node0"), refuse: context.DeadlineExceeded, payload: "no-name"}
+		r, err := New([]pool.Pool{node})
+		require.NoError(t, err)
+		r.wakes.listen()
+		r.wakes.listen()
+		time.Sleep(time.Minute)
+		node.mu.Lock()
+		require.Greater(t, len(node.starts), 8)
+		require.Less(t, len(node.starts), 40)
+		last := node.starts[len(node.starts)-1]
+		node.refuse = nil
+		node.mu.Unlock()
+		require.Less(t, time.Since(last), 8*time.Second)
+		require.False(t, r.wakes.listening(r.nodes[0]))
+		time.Sleep(8 * time.Second)
+		require.True(t, r.wakes.listening(r.nodes[0]))
+		require.NoError(t, r.Close(t.Context()))
+		synctest.Wait()
+		require.False(t, r.wakes.listening(r.nodes[0]))
+	})
+}
