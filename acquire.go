@@ -196,14 +196,11 @@ func (a *attempt) takeBack(ctx context.Context, n *node) {
 
 // acquireCalls are an acquire that joins no queue and, for a waiter, one that does.
 func (m *Mutex) acquireCalls(id string, p int64, w *waiter) (passing, queuing *call) {
-	args := make([]any, 8)
-	copy(args, m.acquireRest)
-	args[0], args[1] = id, strconv.FormatInt(p, 10)
-	passing = &call{name: m.name, eyes: &m.eyes, keys: m.acquireKeys, args: args}
+	passing = newCall(acquireScript, m.name, &m.eyes, m.acquireKeys, id, strconv.FormatInt(p, 10), m.expiryArg, skewArg,
+		m.fenceArg, m.guardArg, "", "0")
 	if w != nil {
-		queued := slices.Clone(args)
-		queued[6], queued[7] = w.join(p)
-		queuing = &call{name: m.name, eyes: &m.eyes, keys: m.acquireKeys, args: queued}
+		member, ticket := w.join(p)
+		queuing = passing.with(6, member).with(7, ticket)
 	}
 	return passing, queuing
 }
@@ -253,10 +250,7 @@ func (m *Mutex) released(n *node, a reply, id string, back *call) {
 }
 
 func (m *Mutex) releaseCall(id string, high int64) *call {
-	return &call{
-		name: m.name, eyes: &m.eyes, keys: m.releaseKeys,
-		args: []any{id, strconv.FormatInt(high, 10), skewArg, retentionArg},
-	}
+	return newCall(releaseScript, m.name, &m.eyes, m.releaseKeys, id, strconv.FormatInt(high, 10), skewArg, retentionArg)
 }
 
 // judge says why the replies to ballot p make no grant.

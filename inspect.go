@@ -46,11 +46,11 @@ func (r *Redlock) Inspect(ctx context.Context, name string) (*Status, error) {
 		return nil, fail("inspect", name, fmt.Errorf("%w: Inspect(\"\"): the name must not be empty", ErrInvalidOption))
 	}
 	k := keysOf(name)
-	look := &call{name: name, keys: [][]string{{k.lock, k.fence, k.queue}}}
+	look := newCall(inspectScript, name, nil, []keySet{newKeySet(inspectScript, k.lock, k.fence, k.queue)})
 	values := make([]string, len(r.nodes))
 	rd := r.actOnPoolsAsync(ctx, r.config.timeout(), request{
 		ask: func(ctx context.Context, n *node) reply {
-			a := n.eval(ctx, inspectScript, look)
+			a := n.eval(ctx, look)
 			if t, ok := n.pool.(pool.TextReader); ok && a.err == nil && a.code == 1 {
 				value, _, err := t.Get(ctx, k.lock)
 				if err != nil {
@@ -159,6 +159,7 @@ func (r *Redlock) Break(ctx context.Context, name string) error {
 		return fail("break", name, ErrNotHeld)
 	}
 	k := keysOf(name)
+	sets := []keySet{newKeySet(breakScript, k.lock, k.fence, k.queue, k.tombstone)}
 	rd := r.actOnPoolsAsync(ctx, r.config.timeout(), request{
 		ask: func(ctx context.Context, n *node) reply {
 			mine := value
@@ -166,9 +167,8 @@ func (r *Redlock) Break(ctx context.Context, name string) error {
 				mine = seen
 			}
 			id, ballot := splitValue(mine)
-			return n.eval(ctx, breakScript, &call{name: name,
-				keys: [][]string{{k.lock, k.fence, k.queue, k.tombstone}},
-				args: []any{mine, id, strconv.FormatInt(ballot, 10), milliseconds(max(life, r.config.expiry)), retentionArg, skewArg}})
+			return n.eval(ctx, newCall(breakScript, name, nil, sets, mine, id, strconv.FormatInt(ballot, 10),
+				milliseconds(max(life, r.config.expiry)), retentionArg, skewArg))
 		},
 		count: func(_ *node, a reply) vote {
 			if a.err == nil && a.code != codeOtherOwner {
@@ -207,8 +207,8 @@ func (m *Mutex) Check(ctx context.Context) error {
 		return fail("check", m.name, ErrExpired)
 	}
 	// A touch that can neither lengthen anything nor bring anything back.
-	look := &call{name: m.name, eyes: &m.eyes, keys: m.touchKeys, args: []any{g.id, strconv.FormatInt(g.token, 10), "0", "0",
-		"1", skewArg, retentionArg, milliseconds(m.config.guard)}}
+	look := newCall(touchScript, m.name, &m.eyes, m.touchKeys, g.id, strconv.FormatInt(g.token, 10), "0", "0", "1",
+		skewArg, retentionArg, m.guardArg)
 	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
 		ask:   func(ctx context.Context, n *node) reply { return g.ask(ctx, n, look) },
 		count: func(n *node, a reply) vote { return g.touched(n, a, 0) },

@@ -33,19 +33,20 @@ var severity = [...]int{codeGranted: 0, codeStale: 1, codeQuarantined: 2, codeBu
 // evalAll runs a script for each name in turn and sums the replies up to the worst. An
 // acquire ends with the first name it does not get, so that contenders meet at the
 // lowest name they share.
-func (n *node) evalAll(ctx context.Context, s *pool.Script, c *call) reply {
-	sum := n.evalOne(ctx, s, c, c.keys[0])
+func (n *node) evalAll(ctx context.Context, c *call) reply {
+	s := c.script
+	sum := n.evalOne(ctx, c, 0)
 	granted := sum.err == nil && s == acquireScript && sum.code == codeGranted
-	for _, keys := range c.keys[1:] {
+	for set := 1; set < len(c.sets); set++ {
 		if s == acquireScript && (sum.err != nil || sum.code != codeGranted) {
 			break
 		}
-		r := n.evalOne(ctx, s, c, keys)
+		r := n.evalOne(ctx, c, set)
 		sum = worse(s, sum, r)
 	}
 	sum.partial = granted && (sum.err != nil || sum.code != codeGranted)
 	if sum.err != nil {
-		sum.err = n.fault(fmt.Errorf("one of %d names: %w", len(c.keys), sum.err))
+		sum.err = n.fault(fmt.Errorf("one of %d names: %w", len(c.sets), sum.err))
 	}
 	return sum
 }

@@ -21,8 +21,8 @@ type Mutex struct {
 	gate   chan struct{} // holds one entry while a grant is out
 
 	// Made once, so that an attempt allocates little.
-	acquireKeys, releaseKeys, touchKeys [][]string // a set for each name
-	acquireRest                         []any
+	acquireKeys, releaseKeys, touchKeys []keySet // one for each name
+	expiryArg, fenceArg, guardArg       any
 
 	mu    sync.Mutex
 	grant *grant // guarded by mu; nil when nothing is held
@@ -55,8 +55,8 @@ func (r *Redlock) newMutex(name string, names []string, opts []Option) *Mutex {
 	for _, name := range names {
 		m.addKeys(keysOf(name))
 	}
-	m.acquireRest = []any{nil, nil, milliseconds(m.config.expiry), skewArg,
-		milliseconds(m.config.expiry + retention), milliseconds(m.config.guard), "", "0"}
+	m.expiryArg, m.fenceArg = milliseconds(m.config.expiry), milliseconds(m.config.expiry+retention)
+	m.guardArg = milliseconds(m.config.guard)
 	if m.config.value != "" {
 		m.grant = adopt(m.config.value, len(r.nodes), r.quorum)
 	}
@@ -66,13 +66,13 @@ func (r *Redlock) newMutex(name string, names []string, opts []Option) *Mutex {
 func (m *Mutex) addKeys(k keys) {
 	acquire := []string{k.lock, k.fence, k.queue}
 	touch := []string{k.lock, k.fence, k.tombstone}
-	m.releaseKeys = append(m.releaseKeys, acquire)
+	m.releaseKeys = append(m.releaseKeys, newKeySet(releaseScript, acquire...))
 	if m.config.guard > 0 {
 		acquire = append(acquire[:3:3], k.marker)
 		touch = append(touch, k.marker)
 	}
-	m.acquireKeys = append(m.acquireKeys, acquire)
-	m.touchKeys = append(m.touchKeys, touch)
+	m.acquireKeys = append(m.acquireKeys, newKeySet(acquireScript, acquire...))
+	m.touchKeys = append(m.touchKeys, newKeySet(touchScript, touch...))
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
@@ -410,18 +410,16 @@ func (m *Mutex) touch(ctx context.Context, g *grant, d time.Duration, then func(
 		return nil, ErrNotHeld
 	}
 	validity := g.lease.validity()
-	shared := [8]any{g.id, strconv.FormatInt(g.token, 10), strconv.FormatInt(q, 10), nil,
-		milliseconds(d), skewArg, retentionArg, milliseconds(m.config.guard)}
+	shared := newCall(touchScript, m.name, &m.eyes, m.touchKeys, g.id, strconv.FormatInt(g.token, 10), strconv.FormatInt(q, 10), "0",
+		milliseconds(d), skewArg, retentionArg, m.guardArg)
 	life := d - drift(d, m.config.driftFactor)
 	return m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
 		then: then,
 		ask: func(ctx context.Context, n *node) reply {
-			args := shared
-			args[3] = "0"
-			if !validity.IsZero() {
-				args[3] = strconv.FormatInt(max(0, m.r.clock.at(n.index, validity)), 10)
+			if ends := m.r.clock.at(n.index, validity); !validity.IsZero() && ends > 0 {
+				return g.ask(ctx, n, shared.with(3, strconv.FormatInt(ends, 10)))
 			}
-			return g.ask(ctx, n, &call{name: m.name, eyes: &m.eyes, keys: m.touchKeys, args: args[:]})
+			return g.ask(ctx, n, shared)
 		},
 		count: func(n *node, a reply) vote { return g.touched(n, a, life) },
 	}), nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/quorumlock/redlock/pool"
@@ -76,41 +77,38 @@ func (r *reply) refuses() bool {
 	return r.unsent || refused(r.err) || r.err == nil && (r.code == codeBusy || r.code == codeStale || r.code == codeQuarantined)
 }
 
-// call is the keys and arguments of one script, as every node gets them.
-type call struct {
-	name string // of the lock
-	eyes *eyes
-	keys [][]string // one set for each name; more than one for a MultiMutex
-	args []any
-}
-
-// acquire proposes a ballot. A waiter queues only where it will hear the call:
-// member is its place in the queue, or "".
-func (n *node) acquire(ctx context.Context, c *call) reply { return n.eval(ctx, acquireScript, c) }
+// acquire proposes a ballot.
+func (n *node) acquire(ctx context.Context, c *call) reply { return n.eval(ctx, c) }
 
 // release takes back whatever was sent for an identity, up to a ballot.
-func (n *node) release(ctx context.Context, c *call) reply { return n.eval(ctx, releaseScript, c) }
+func (n *node) release(ctx context.Context, c *call) reply { return n.eval(ctx, c) }
 
 // touch extends a grant; its arguments are the node's own, for its clock is in
 // them.
-func (n *node) touch(ctx context.Context, c *call) reply { return n.eval(ctx, touchScript, c) }
+func (n *node) touch(ctx context.Context, c *call) reply { return n.eval(ctx, c) }
 
 // leave takes a waiter out of the queue, or passes its wake-up on.
-func (n *node) leave(ctx context.Context, c *call) reply { return n.eval(ctx, leaveScript, c) }
+func (n *node) leave(ctx context.Context, c *call) reply { return n.eval(ctx, c) }
 
 // eval runs a script for each name of the call.
-func (n *node) eval(ctx context.Context, s *pool.Script, c *call) reply {
-	if len(c.keys) > 1 {
-		return n.evalAll(ctx, s, c)
+func (n *node) eval(ctx context.Context, c *call) reply {
+	if len(c.sets) > 1 {
+		return n.evalAll(ctx, c)
 	}
-	return n.evalOne(ctx, s, c, c.keys[0])
+	return n.evalOne(ctx, c, 0)
 }
 
-// evalOne runs a script, checks the reply and tells the observer.
-func (n *node) evalOne(ctx context.Context, s *pool.Script, c *call, keys []string) reply {
+// integers are reply buffers for adapters that fill them.
+var integers = sync.Pool{New: func() any { return new([8]int64) }}
+
+// evalOne runs a script for one name, checks the reply and tells the observer.
+func (n *node) evalOne(ctx context.Context, c *call, set int) reply {
+	s := c.script
+	buffer := integers.Get().(*[8]int64)
+	defer integers.Put(buffer)
 	var r reply
 	r.sent = time.Now()
-	ints, err := n.pool.Eval(ctx, s, keys, c.args...)
+	ints, err := c.send(ctx, n.pool, set, buffer[:0])
 	r.received = time.Now()
 	n.heard(err, r.received.Sub(r.sent))
 	r.unsent = neverSent(err)
@@ -133,6 +131,9 @@ func (n *node) evalOne(ctx context.Context, s *pool.Script, c *call, keys []stri
 // neverSent reports whether the node cannot have got the request: there was no
 // connection to send it on.
 func neverSent(err error) bool {
+	if err == nil {
+		return false // before op, which is allocated
+	}
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }

@@ -160,7 +160,7 @@ func (h *wakes) all(n *node) {
 // passOn runs the leave script for a member, in the background.
 func (r *Redlock) passOn(n *node, name, member string) {
 	k := keysOf(name)
-	leave := &call{name: name, keys: [][]string{{k.lock, k.queue}}, args: []any{member}}
+	leave := newCall(leaveScript, name, nil, []keySet{newKeySet(leaveScript, k.lock, k.queue)}, member)
 	r.background(context.Background(), n, r.config.timeout(), errand{
 		ask: func(ctx context.Context, n *node) reply { return n.leave(ctx, leave) },
 	})

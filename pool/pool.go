@@ -56,6 +56,16 @@ type Pool interface {
 	Eval(ctx context.Context, s *Script, keys []string, args ...any) ([]int64, error)
 }
 
+// Commander is an optional capability of a Pool whose client takes the words of a
+// command as they are. It saves what Eval allocates to lay them out for each node.
+//
+// Command is Eval with the words after EVALSHA: the hash, the number of keys, the keys
+// and the arguments. It must not change or keep them, for other nodes are sent the
+// same words at the same time. The integers are appended to into.
+type Commander interface {
+	Command(ctx context.Context, s *Script, words []any, into []int64) ([]int64, error)
+}
+
 // Subscriber is an optional capability of a Pool: wake-up notices. Without it
 // waiters are woken by timers alone.
 //

@@ -2,6 +2,7 @@ package redigo
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,24 +47,18 @@ type command struct {
 }
 
 var commands = sync.Pool{New: func() any {
-	return &command{words: make([]any, 0, 16), turn: make(chan []*command, 1)}
+	return &command{turn: make(chan []*command, 1)}
 }}
 
-func newCommand(ctx context.Context, s *pool.Script, keys []string, args []any) *command {
+func newCommand(ctx context.Context, s *pool.Script, words []any, into []int64) *command {
 	c := commands.Get().(*command)
-	c.ctx, c.script = ctx, s
-	c.words = append(c.words, s.Hash(), len(keys))
-	for _, k := range keys {
-		c.words = append(c.words, k)
-	}
-	c.words = append(c.words, args...)
+	c.ctx, c.script, c.words, c.reply = ctx, s, words, into
 	return c
 }
 
 // free hands the command back, without what is its caller's.
 func (c *command) free() {
-	clear(c.words)
-	*c = command{words: c.words[:0], turn: c.turn}
+	*c = command{turn: c.turn}
 	commands.Put(c)
 }
 
@@ -174,13 +169,14 @@ func pipeline(c redis.Conn, batch []*command) (ok bool) {
 
 // again sends the text of a script whose hash the node does not know.
 func (c *command) again(conn redis.Conn) (any, error) {
-	c.words[0] = c.script.Source()
-	return do(c.ctx, conn, "EVAL", c.words)
+	words := slices.Clone(c.words) // they are also other nodes'
+	words[0] = c.script.Source()
+	return do(c.ctx, conn, "EVAL", words)
 }
 
 // end gives the command its result, and tells its caller unless that leads.
 func (c *command) end(place int, reply any, err error) {
-	c.reply, c.err = integers(reply, err)
+	c.reply, c.err = integers(c.reply, reply, err)
 	if place > 0 {
 		c.turn <- nil
 	}

@@ -37,7 +37,17 @@ func (n *node) Addr() string { return n.addr }
 
 // Eval implements pool.Pool.
 func (n *node) Eval(ctx context.Context, s *pool.Script, keys []string, args ...any) ([]int64, error) {
-	c := newCommand(ctx, s, keys, args)
+	words := make([]any, 0, 2+len(keys)+len(args))
+	words = append(words, s.Hash(), len(keys))
+	for _, k := range keys {
+		words = append(words, k)
+	}
+	return n.Command(ctx, s, append(words, args...), nil)
+}
+
+// Command implements pool.Commander.
+func (n *node) Command(ctx context.Context, s *pool.Script, words []any, into []int64) ([]int64, error) {
+	c := newCommand(ctx, s, words, into)
 	defer c.free()
 	n.batches.do(c)
 	return c.reply, c.err
@@ -66,7 +76,8 @@ func do(ctx context.Context, c redis.Conn, cmd string, words []any) (any, error)
 	return redis.DoWithTimeout(c, left, cmd, words...)
 }
 
-func integers(reply any, err error) ([]int64, error) {
+// integers appends the integers of a reply to out.
+func integers(out []int64, reply any, err error) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -74,11 +85,12 @@ func integers(reply any, err error) ([]int64, error) {
 	if !ok {
 		return nil, fmt.Errorf("redigo: script replied %T, not an array of integers", reply)
 	}
-	out := make([]int64, len(values))
 	for i, v := range values {
-		if out[i], ok = v.(int64); !ok {
+		n, ok := v.(int64)
+		if !ok {
 			return nil, fmt.Errorf("redigo: script replied %T at position %d, not an integer", v, i)
 		}
+		out = append(out, n)
 	}
 	return out, nil
 }
