@@ -15,6 +15,9 @@ import (
 type commands struct {
 	Run    runCommand    `cmd:"" help:"Run a command while holding a lock."`
 	Status statusCommand `cmd:"" help:"Show who holds a lock, and what each node knows of it."`
+	Break  breakCommand  `cmd:"" help:"Take a lock away from a holder that does not come back."`
+	Extend extendCommand `cmd:"" help:"Extend a lock that was handed over."`
+	Unlock unlockCommand `cmd:"" help:"Release a lock that was handed over."`
 	Demo   demoCommand   `cmd:"" help:"Contend for a lock on five nodes while they fail, and check every grant."`
 }
 

@@ -5,11 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"os/exec"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/quorumlock/redlock"
@@ -22,13 +18,18 @@ type runCommand struct {
 	Wait  *time.Duration `placeholder:"DURATION" help:"How long to wait for a busy lock; 0: not at all. By default for ever."`
 	Grace time.Duration  `default:"5s" help:"When the lock is lost, how long the command has between TERM and KILL."`
 
+	HoldAtLeast time.Duration `placeholder:"DURATION" help:"Keep the lock for at least so long, although the command has ended: for a short cron job on machines whose clocks differ. TERM or INT end that wait."`
+	Keep        bool          `help:"When the command succeeds, leave the lock held for another --ttl, for redlock extend and unlock with the value of REDLOCK_VALUE."`
+	BusyCode    int           `default:"75" help:"Exit code for a busy lock. With 0 nothing is said, either."`
+	Verbose     bool          `short:"v" help:"Log to standard error."`
+
 	Command []string `arg:"" passthrough:"partial" name:"command" help:"The command and its arguments, after --. No shell is involved."`
 }
 
 func (*runCommand) Help() string {
-	return `The command gets REDLOCK_NAME and REDLOCK_TOKEN (the fencing token) in its environment, and standard input,
-output and error as they are. TERM, INT, HUP, QUIT, USR1 and USR2 are passed on to its whole process group. The lock is
-renewed while it runs, and released when it ends.
+	return `The command gets REDLOCK_NAME, REDLOCK_TOKEN (the fencing token) and REDLOCK_VALUE (see --keep) in its environment,
+and standard input, output and error as they are. TERM, INT, HUP, QUIT, USR1 and USR2 are passed on to its whole process
+group. The lock is renewed while it runs, and released when it ends.
 
 When the lock is lost, its process group gets TERM and, after the grace, KILL. On Linux the command itself gets KILL when
 this process is killed; elsewhere it goes on until it ends, while the lock runs out after --ttl.
@@ -41,7 +42,16 @@ Exit codes: the command's own, or
     79     the lock was lost
     126    the command cannot be executed
     127    the command was not found
-    128+n  signal n ended the command, or the wait for the lock`
+    128+n  signal n ended the command, or the wait for the lock
+
+Examples:
+
+    redlock run --name nightly-report -- ./report.sh
+    redlock run --name deploy --wait 5m -- make deploy
+
+In the crontab of every machine, where one of them is to run it and the others say nothing:
+
+    0 3 * * * redlock run --nodes-file /etc/redlock.nodes --name cleanup --wait 0 --busy-code 0 --hold-at-least 1m -- cleanup`
 }
 
 // Run is called by kong.
@@ -50,7 +60,11 @@ func (c *runCommand) Run(s streams) error {
 	if err != nil {
 		return err
 	}
-	opts := []redlock.Option{redlock.WithExpiry(c.TTL)}
+	log := logger(s.err, c.Verbose)
+	opts := []redlock.Option{redlock.WithExpiry(c.TTL), redlock.WithGenValueFunc(ownValue)}
+	if c.Verbose {
+		opts = append(opts, redlock.WithLogger(log))
+	}
 	if c.Wait != nil && *c.Wait == 0 {
 		opts = append(opts, redlock.WithTries(1))
 	}
@@ -63,11 +77,14 @@ func (c *runCommand) Run(s streams) error {
 	signals := newRelay()
 	defer signals.stop()
 	mutex := service.NewMutex(c.Name)
+	log.Debug("waiting for the lock", "name", c.Name)
 	held, err := c.acquire(mutex, signals)
-	if err != nil {
-		return err
+	if held == nil {
+		return err // nil where a busy lock is none
 	}
-	return c.supervise(s, argv, mutex, held, signals)
+	h := &holding{runCommand: c, s: s, log: log, mutex: mutex, held: held, signals: signals, since: time.Now()}
+	log.Info("lock acquired", "name", c.Name, "token", mutex.Token(), "until", mutex.Until())
+	return h.supervise(argv)
 }
 
 // argv checks the command line before anybody waits for the lock.
@@ -85,6 +102,10 @@ func (c *runCommand) argv() ([]string, error) {
 		return nil, usagef("--wait must not be negative")
 	case c.Grace < 0:
 		return nil, usagef("--grace must not be negative")
+	case c.HoldAtLeast < 0:
+		return nil, usagef("--hold-at-least must not be negative")
+	case c.BusyCode < 0 || c.BusyCode > 255:
+		return nil, usagef("--busy-code must be between 0 and 255")
 	}
 	_, err := exec.LookPath(argv[0])
 	switch {
@@ -151,13 +172,20 @@ func (c *runCommand) refused(err error) error {
 	case errors.Is(err, redlock.ErrInvalidOption):
 		return usagef("%w", err)
 	case errors.As(err, &taken):
-		return exitf(exitBusy, "%q is busy: %s", c.Name, holderLine(taken))
+		return c.busy("%s", holderLine(taken))
 	case errors.Is(err, errWaitOver):
-		return exitf(exitBusy, "%q is busy: %w", c.Name, err)
+		return c.busy("%w", err)
 	case errors.Is(err, context.Canceled):
 		return exitf(exitUnavailable, "%q: no quorum of nodes answered within --wait", c.Name)
 	}
-	return exitf(exitUnavailable, "%s", strings.TrimPrefix(err.Error(), "redlock: "))
+	return exitf(exitUnavailable, "%s", plain(err))
+}
+
+func (c *runCommand) busy(format string, args ...any) error {
+	if c.BusyCode == 0 {
+		return nil
+	}
+	return exitf(c.BusyCode, "%q is busy: "+format, append([]any{c.Name}, args...)...)
 }
 
 func holderLine(t *redlock.TakenError) string {
@@ -169,52 +197,4 @@ func holderLine(t *redlock.TakenError) string {
 		return holder + ", without an expiry"
 	}
 	return fmt.Sprintf("%s, for another %v unless renewed", holder, t.TTL.Round(time.Millisecond))
-}
-
-// supervise runs the command until it ends, and releases the lock.
-func (c *runCommand) supervise(s streams, argv []string, mutex *redlock.Mutex, held context.Context, signals *relay) error {
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
-	cmd.Env = environment(os.Environ(), c.Name, mutex.Token())
-	child, err := startChild(cmd)
-	if err != nil {
-		_, _ = mutex.Unlock() // the command's failure is what matters
-		return exitf(exitNotExecutable, "%s: cannot be executed: %w", argv[0], err)
-	}
-	code, alive := 0, true
-	for alive {
-		select {
-		case code = <-child.ended:
-			alive = false
-		case sig := <-signals.received:
-			child.relay(sig)
-		case sig := <-child.stopped:
-			child.suspend(sig)
-		case <-held.Done():
-			why := context.Cause(held)
-			fmt.Fprintf(s.err, "redlock: %v; ending the command\n", why)
-			child.end(c.Grace)
-			_, _ = mutex.Unlock() // frees what is left of it on a minority
-			return exitWith(exitLost)
-		}
-	}
-	child.close()
-	// The clocks decide, not which channel was read first.
-	lost := held.Err() != nil && errors.Is(context.Cause(held), redlock.ErrLost)
-	if _, err := mutex.Unlock(); lost || errors.Is(err, redlock.ErrExpired) || errors.Is(err, redlock.ErrTaken) {
-		return exitf(exitLost, "%q was lost while the command ran", c.Name)
-	} else if err != nil {
-		fmt.Fprintf(s.err, "redlock: the command has ended, but %q could not be released and stays held for up to %v: %s\n",
-			c.Name, c.TTL, withoutPasswords(err.Error()))
-	}
-	return exitWith(code)
-}
-
-// environment is the command's: with the grant, and without the nodes' passwords.
-func environment(base []string, name string, token int64) []string {
-	env := slices.DeleteFunc(slices.Clone(base), func(entry string) bool {
-		key, _, _ := strings.Cut(entry, "=")
-		return key == nodesVariable || key == "REDLOCK_NAME" || key == "REDLOCK_TOKEN"
-	})
-	return append(env, "REDLOCK_NAME="+name, "REDLOCK_TOKEN="+strconv.FormatInt(token, 10))
 }
