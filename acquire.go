@@ -38,6 +38,7 @@ type attempt struct {
 	mu     sync.Mutex
 	owed   []bool // guarded by mu; nodes that may hold what was sent
 	absent []bool // guarded by mu; nodes that surely hold nothing of it
+	sent   int    // guarded by mu; proposals
 	lost   bool   // guarded by mu; from now on every grant is to be undone
 }
 
@@ -54,7 +55,7 @@ func (m *Mutex) attempt(ctx context.Context, w *waiter) (*grant, *refusal) {
 	for proposals := 1; ; proposals++ {
 		a.high = m.r.clock.next(floor)
 		lease := newLease(n, m.r.quorum)
-		verdict, replies := a.propose(ctx, lease, proposals == 1)
+		verdict, replies := a.propose(ctx, lease)
 		tooSlow := false
 		if verdict == won {
 			if lease.alive(time.Now()) {
@@ -80,8 +81,12 @@ func (m *Mutex) attempt(ctx context.Context, w *waiter) (*grant, *refusal) {
 }
 
 // propose is one round of an attempt.
-func (a *attempt) propose(ctx context.Context, lease *lease, first bool) (verdict, []reply) {
+func (a *attempt) propose(ctx context.Context, lease *lease) (verdict, []reply) {
 	m, w, high := a.m, a.w, a.high
+	a.mu.Lock()
+	a.sent++
+	clear(a.absent)
+	a.mu.Unlock()
 	passing, queuing := m.acquireCalls(a.id, high, w)
 	life := m.config.expiry - drift(m.config.expiry, m.config.driftFactor)
 	started := time.Now()
@@ -97,7 +102,7 @@ func (a *attempt) propose(ctx context.Context, lease *lease, first bool) (verdic
 				w.saw(n, got)
 			}
 			if got.refuses() {
-				a.note(n, first)
+				a.refusedBy(n)
 			}
 			if got.err != nil || got.code != codeGranted {
 				return no
@@ -132,12 +137,12 @@ func (a *attempt) owe(replies []reply) {
 	}
 }
 
-// note takes in that a node did not grant. Of a later proposal that says little: an
-// earlier one may still arrive.
-func (a *attempt) note(n *node, first bool) {
+// refusedBy takes in that a node did not grant. That says all only while there is one
+// proposal: of two, the other may have been granted, or may still arrive.
+func (a *attempt) refusedBy(n *node) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.absent[n.index] = first
+	a.absent[n.index] = a.sent == 1
 }
 
 // mayHold reports whether node i may hold anything of the attempt.
@@ -165,9 +170,8 @@ func (a *attempt) stray(n *node) (undo bool) {
 }
 
 // undo takes back what the attempt may have left at the owed nodes. Nobody waits
-// for it, and where it fails, the janitor takes over. The
-// release carries the latest ballot, so that whatever is still on its way is
-// refused.
+// for it, and where it fails, the janitor takes over. The release carries the latest
+// ballot, so that whatever is still on its way is refused.
 func (a *attempt) undo(ctx context.Context) {
 	a.mu.Lock()
 	a.lost = true

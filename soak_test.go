@@ -26,6 +26,7 @@ import (
 // soakSize is how much a soak does. The clients share nothing but the nodes, so
 // that the order of turns within a process does not do the excluding.
 type soakSize struct {
+	alone                  bool // a run of its own, not one of many tests
 	life                   time.Duration
 	clients, workers       int // workers of all clients together
 	names                  int
@@ -34,17 +35,17 @@ type soakSize struct {
 
 func sizeOfSoak() soakSize {
 	if os.Getenv("REDLOCK_SOAK") != "" {
-		return soakSize{30 * time.Second, 4, 1000, 100, 100 * time.Millisecond, 700 * time.Millisecond}
+		return soakSize{true, 30 * time.Second, 4, 1000, 100, 100 * time.Millisecond, 700 * time.Millisecond}
 	}
-	return soakSize{4 * time.Second, 4, 100, 20, 50 * time.Millisecond, 250 * time.Millisecond}
+	return soakSize{false, 4 * time.Second, 4, 100, 20, 50 * time.Millisecond, 250 * time.Millisecond}
 }
 
 const (
 	soakExpiry = 4 * time.Second
 	// overrun is what a call may take beyond the moment at which this machine notices
-	// its deadline: see timed. Under the race detector that says little.
-	overrun     = 50 * time.Millisecond
-	raceOverrun = 500 * time.Millisecond
+	// its deadline: see timed. Beside other tests, or under the race detector, it says
+	// little of the library: those runs only look for calls that wait for a node.
+	overrun = 50 * time.Millisecond
 )
 
 // raced reports whether the race detector is on.
@@ -342,9 +343,9 @@ func TestSoakFaultyNodes(t *testing.T) {
 	for i, w := range witnesses {
 		require.Empty(t, w.faults, "name %d", i)
 	}
-	allowed := overrun
-	if raced() {
-		allowed = raceOverrun
+	allowed := soon
+	if size.alone && !raced() {
+		allowed = overrun
 	}
 	for verb, worst := range count.worst {
 		require.LessOrEqual(t, worst, allowed, "a call of %s outlived its deadline", verb)

@@ -176,8 +176,11 @@ func (m *Mutex) contend(ctx context.Context, tries int) (g *grant, attempts int,
 		}
 		if errors.Is(no.err, ErrNoQuorum) {
 			unreachable++
-		} else if tries == 0 {
-			m.r.turns.note(m.name, no.err)
+		} else {
+			unreachable = 0
+			if tries == 0 {
+				m.r.turns.note(m.name, no.err)
+			}
 		}
 		if ctx.Err() != nil || no.hopeless || attempts == tries || tries == 0 && unreachable == maxFaults {
 			return nil, attempts, m.refused(ctx, no)
@@ -191,7 +194,6 @@ func (m *Mutex) contend(ctx context.Context, tries int) (g *grant, attempts int,
 			return nil, attempts, m.refused(ctx, no)
 		case wokenByNotice:
 			// Somebody said that the lock is free: this try does not count.
-			unreachable = 0
 		default:
 			attempts++
 		}
