@@ -25,7 +25,12 @@ func (*demoCommand) Help() string {
 the network splits, but no client misses more than two nodes at a time.
 
 Each worker that holds the lock passes a witness which counts those inside and remembers the last fencing token. The
-exit code is 1 when two were ever inside together or a token was out of order.`
+exit code is 1 when two were ever inside together or a token was out of order.
+
+Examples:
+
+    redlock demo
+    redlock demo --seconds 60 --redis --json`
 }
 
 // Run is called by kong.

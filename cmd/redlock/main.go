@@ -19,6 +19,10 @@ type commands struct {
 	Extend extendCommand `cmd:"" help:"Extend a lock that was handed over."`
 	Unlock unlockCommand `cmd:"" help:"Release a lock that was handed over."`
 	Demo   demoCommand   `cmd:"" help:"Contend for a lock on five nodes while they fail, and check every grant."`
+
+	Version    versionCommand    `cmd:"" help:"Print the version."`
+	Completion completionCommand `cmd:"" help:"Print a completion script for a shell."`
+	Help       helpCommand       `cmd:"" help:"Show the help of a command."`
 }
 
 // streams are what a command reads and writes.
