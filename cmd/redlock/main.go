@@ -18,6 +18,7 @@ type commands struct {
 	Break  breakCommand  `cmd:"" help:"Take a lock away from a holder that does not come back."`
 	Extend extendCommand `cmd:"" help:"Extend a lock that was handed over."`
 	Unlock unlockCommand `cmd:"" help:"Release a lock that was handed over."`
+	Dev    devCommand    `cmd:"" help:"Run throw-away nodes on this machine until Ctrl-C."`
 	Demo   demoCommand   `cmd:"" help:"Contend for a lock on five nodes while they fail, and check every grant."`
 
 	Version    versionCommand    `cmd:"" help:"Print the version."`
