@@ -18,7 +18,7 @@ type refusal struct {
 	err      error // ErrNoQuorum or a *TakenError
 	faults   []error
 	hopeless bool // faults that need mending rule out a quorum
-	// free is when a quorum of nodes will be free if no holder renews, 0 when
+	// free is when a quorum of nodes will be free if no holder renews, negative when
 	// that cannot be told.
 	free   time.Duration
 	rank   int64 // best place in a queue, -1 when in none
@@ -259,7 +259,7 @@ func (m *Mutex) releaseCall(id string, high int64) *call {
 
 // judge says why the replies to ballot p make no grant.
 func (m *Mutex) judge(replies []reply, p int64) *refusal {
-	no := &refusal{faults: failed(replies), rank: -1}
+	no := &refusal{faults: failed(replies), rank: -1, free: -1}
 	taken := &TakenError{Name: m.name}
 	free := make([]int64, 0, len(replies)) // ms until each node is free
 	mend := 0

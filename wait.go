@@ -290,7 +290,7 @@ func (m *Mutex) patience(attempts, tries int, no *refusal) (d time.Duration, wok
 	case no.rank < 0:
 		// No node will call.
 		d, wokenBy = m.config.delay(attempts), wokenByPoll
-		if no.free > 0 {
+		if no.free >= 0 {
 			d = min(d, no.free+time.Millisecond)
 		}
 	default:
@@ -300,7 +300,7 @@ func (m *Mutex) patience(attempts, tries int, no *refusal) (d time.Duration, wok
 			longest = longestFirstWait
 		}
 		d, wokenBy = longest, wokenByTimer
-		if no.free > 0 {
+		if no.free >= 0 {
 			d = min(d, no.free+time.Millisecond+late)
 		}
 	}

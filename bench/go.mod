@@ -6,6 +6,7 @@ require (
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/gomodule/redigo v1.9.3
 	github.com/quorumlock/redlock v0.1.0
+	github.com/redis/rueidis v1.0.79
 	github.com/stretchr/testify v1.12.1
 )
 
@@ -13,4 +14,6 @@ require (
 	github.com/hashicorp/errwrap v1.0.0 // indirect
 	github.com/hashicorp/go-multierror v1.1.1 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/sys v0.48.0 // indirect
 )
+

@@ -1,7 +1,7 @@
 // Command bench compares redlock with redsync, and with what a user would write
 // by hand, on real redis-servers that it starts itself on loopback.
 //
-//	go run . [-scenario sequential,parallel,badnode,wan] [-rounds 5] [-duration 2s] [-nodes 5]
+//	go run . [-scenario sequential,parallel,badnode,wan,handover,fairness,crash] [-rounds 5] [-duration 2s] [-nodes 5]
 //
 // All sides run in turn (A B C A B C …) on the same servers in the same run, for
 // the speed of a machine drifts; figures are medians over the rounds, and a ratio
@@ -57,6 +57,9 @@ var scenarios = []struct {
 	{"parallel", parallel},
 	{"badnode", badNode},
 	{"wan", wan},
+	{"handover", handover},
+	{"fairness", fairness},
+	{"crash", crash},
 }
 
 func main() {
@@ -147,7 +150,7 @@ func header(o *options) error {
 	fmt.Fprintf(o.out, "machine  %s/%s, %d cores, %s\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 	fmt.Fprintf(o.out, "server   %s, on loopback, nothing on disk\n", serverVersion(info))
 	fmt.Fprintf(o.out, "peers    %s\n", strings.Join(versions(
-		"github.com/go-redsync/redsync/v4", "github.com/gomodule/redigo"), ", "))
+		"github.com/go-redsync/redsync/v4", "github.com/gomodule/redigo", "github.com/redis/rueidis"), ", "))
 	fmt.Fprintf(o.out, "figures  medians of %d interleaved rounds of %v a side\n", o.rounds, o.duration)
 	return nil
 }
