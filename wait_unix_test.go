@@ -44,7 +44,7 @@ func TestWait_HeadOfQueueIsSuspended(t *testing.T) {
 	// From then on it is in nobody's way.
 	again := holder.NewMutex("jobs")
 	then := lockLater(t.Context(), again)
-	requirePlaces(t, servers, "jobs", 1)
+	requireQueued(t, servers, "jobs")
 	released = time.Now()
 	unlock(t, mine)
 	r = <-then

@@ -25,8 +25,6 @@ func TestNoticeFindsItsWaiter(t *testing.T) {
 		one, two := m.newWaiter(), m.newWaiter()
 		_, ticket1 := one.join(1)
 		_, ticket2 := two.join(2)
-		r.wakes.add(one)
-		r.wakes.add(two)
 		leaves := func() (sum int) {
 			synctest.Wait()
 			for _, n := range nodes {
