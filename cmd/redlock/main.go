@@ -19,6 +19,7 @@ type commands struct {
 	Extend extendCommand `cmd:"" help:"Extend a lock that was handed over."`
 	Unlock unlockCommand `cmd:"" help:"Release a lock that was handed over."`
 	Dev    devCommand    `cmd:"" help:"Run throw-away nodes on this machine until Ctrl-C."`
+	Bench  benchCommand  `cmd:"" help:"Measure lock, unlock and hand-over on your nodes."`
 	Demo   demoCommand   `cmd:"" help:"Contend for a lock on five nodes while they fail, and check every grant."`
 
 	Version    versionCommand    `cmd:"" help:"Print the version."`
