@@ -63,7 +63,7 @@ func handover(o *options) (err error) {
 			if o.stopped() {
 				return nil
 			}
-			r, err := contend(o, c, waiters+1, o.duration)
+			r, err := contend(o, c, waiters+1, o.duration, false)
 			if err != nil {
 				return fmt.Errorf("%s, %d waiters: %w", c.name, waiters, err)
 			}
@@ -101,7 +101,7 @@ func fairness(o *options) (err error) {
 	totals := map[string]int{}
 	factor := 0.0
 	for _, c := range crowds {
-		r, err := contend(o, c, fairWorkers, 5*time.Second)
+		r, err := contend(o, c, fairWorkers, 5*time.Second, true)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
@@ -171,54 +171,71 @@ func crowds(servers []*testutil.Server) (all []crowd, done func() error, err err
 	}, done, nil
 }
 
-// contend has workers lock, hold and unlock one name for a duration.
-func contend(o *options, c crowd, workers int, d time.Duration) (crowded, error) {
+// A ring is a lock that its workers hand on, and what was seen of it.
+type ring struct {
+	mu       sync.Mutex
+	released time.Time
+	last     int // the worker that had it, -1 at first
+	seen     crowded
+}
+
+// hold is one turn of worker i: lock, hold, unlock.
+func (r *ring) hold(ctx context.Context, i int, lock func(context.Context) (func() error, error)) error {
+	unlock, err := lock(ctx)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	r.mu.Lock()
+	if r.last >= 0 && r.last != i {
+		r.seen.gaps = append(r.seen.gaps, ms(now.Sub(r.released)))
+	}
+	r.seen.grants[i]++
+	r.mu.Unlock()
+	time.Sleep(holdTime)
+	r.mu.Lock()
+	r.released, r.last = time.Now(), i
+	r.mu.Unlock()
+	return unlock()
+}
+
+// contend has workers take turns for a duration. With again each wants the lock
+// back as soon as it has released it. Otherwise each has it once, in rounds: a worker
+// that comes back at once would take the lock from under the noses of those who
+// poll, and only what is left over would be measured.
+func contend(o *options, c crowd, workers int, d time.Duration, again bool) (crowded, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
-	r := crowded{grants: make([]int, workers)}
-	var mu sync.Mutex // guards the gaps and the time of the last release
-	var released time.Time
-	last := -1
+	r := &ring{last: -1, seen: crowded{grants: make([]int, workers)}}
 	errs := make(chan error, workers)
+	locks := make([]func(context.Context) (func() error, error), workers)
+	for i := range locks {
+		locks[i] = c.worker(fmt.Sprintf("bench:crowd:%s:%d", strings.Fields(c.name)[0], workers), i)
+	}
 	before := commandsOf(c.servers)
-	var all sync.WaitGroup
-	for i := range workers {
-		lock := c.worker(fmt.Sprintf("bench:crowd:%s:%d", strings.Fields(c.name)[0], workers), i)
-		all.Go(func() {
-			for ctx.Err() == nil && !o.stopped() {
-				unlock, err := lock(ctx)
-				if err != nil {
-					if ctx.Err() == nil {
-						errs <- err
+	for ctx.Err() == nil && !o.stopped() && len(errs) == 0 {
+		r.last = -1
+		var all sync.WaitGroup
+		for i := range workers {
+			all.Go(func() {
+				for first := true; first || again && ctx.Err() == nil && !o.stopped(); first = false {
+					if err := r.hold(ctx, i, locks[i]); err != nil {
+						if ctx.Err() == nil {
+							errs <- err
+						}
 						return
 					}
-					return
 				}
-				now := time.Now()
-				mu.Lock()
-				if last >= 0 && last != i {
-					r.gaps = append(r.gaps, ms(now.Sub(released)))
-				}
-				r.grants[i]++
-				mu.Unlock()
-				time.Sleep(holdTime)
-				mu.Lock()
-				released, last = time.Now(), i
-				mu.Unlock()
-				if err := unlock(); err != nil {
-					errs <- err
-					return
-				}
-			}
-		})
+			})
+		}
+		all.Wait()
 	}
-	all.Wait()
-	r.commands = (commandsOf(c.servers) - before) / float64(max(1, sum(r.grants)))
+	r.seen.commands = (commandsOf(c.servers) - before) / float64(max(1, sum(r.seen.grants)))
 	select {
 	case err := <-errs:
-		return r, err
+		return r.seen, err
 	default:
-		return r, nil
+		return r.seen, nil
 	}
 }
 
