@@ -514,3 +514,39 @@ func processEnds(t *testing.T, open Factory) {
 		}
 	}
 }
+
+// OneOfThree goes through the life of a lock over a node of another kind beside two
+// servers, while all serve, and while one of the servers does not.
+func OneOfThree(t testing.TB, open Factory, node pool.Pool) {
+	t.Helper()
+	servers := testutil.StartRedisN(t, 2)
+	pools := []pool.Pool{node, open(t, servers[0].Addr(), Options{}), open(t, servers[1].Addr(), Options{})}
+	Grants(t, pools...)
+	require.NoError(t, servers[1].Pause())
+	m := factoryOf(t, pools, redlock.WithNodeTimeout(slowNode)).NewMutex("lock:degraded")
+	for range 2 {
+		within(t, soon, "Lock", func() { require.NoError(t, m.Lock()) })
+		within(t, soon, "Extend", func() {
+			ok, err := m.Extend()
+			require.NoError(t, err)
+			require.True(t, ok)
+		})
+		within(t, soon, "Unlock", func() { unlock(t, m) })
+	}
+	require.NoError(t, servers[1].Resume())
+}
+
+// Returns waits until the node of a set-up that was disturbed serves locks again.
+func Returns(t testing.TB, node pool.Pool) {
+	t.Helper()
+	r := factoryOf(t, []pool.Pool{node}, redlock.WithNodeTimeout(2*time.Second))
+	testutil.Eventually(t, settle, func() bool {
+		m := r.NewMutex("lock:back")
+		if m.TryLock() != nil {
+			return false
+		}
+		_, err := m.Unlock()
+		return err == nil
+	}, "locks are granted again")
+	Grants(t, node)
+}

@@ -183,12 +183,12 @@ func refusingNode(t *testing.T, open Factory) {
 			works(t, p)
 		}
 		require.NoError(t, proxy.Refuse(true))
-		within(t, soon, "calls to a node that refuses", func() {
-			for range 3 {
-				_, err := p.Eval(ctxFor(t, settle), one, nil)
+		for range 3 {
+			within(t, soon, "a call to a node that refuses", func() {
+				_, err := p.Eval(ctxFor(t, soon), one, nil)
 				require.Error(t, err)
-			}
-		})
+			})
+		}
 		require.NoError(t, proxy.Refuse(false))
 		works(t, p)
 	}

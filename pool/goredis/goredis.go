@@ -1,0 +1,126 @@
+// Package goredis lets redlock use a go-redis client as a node.
+package goredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorumlock/redlock/pool"
+)
+
+type node struct {
+	client redis.UniversalClient
+	addr   string
+}
+
+// NewPool makes a node of a go-redis client, which the caller keeps and closes: a
+// server, a Sentinel set-up (NewFailoverClient) or a Cluster that fails as one. A Ring
+// is none, for it spreads keys over servers that fail one by one: make a node of each;
+// every call on it is refused.
+//
+// Set ContextTimeoutEnabled. Without it go-redis takes no notice of deadlines, and a call
+// to a hung server binds a connection for its ReadTimeout, 5 s by default. MaxRetries does not
+// matter: calls are made once.
+func NewPool(c redis.UniversalClient) pool.Pool {
+	switch c := c.(type) {
+	case *redis.Client:
+		return &listener{node{c, c.Options().Addr}}
+	case *redis.ClusterClient:
+		// No listener: a script's PUBLISH counts the subscribers of its own server only.
+		return &node{c, strings.Join(c.Options().Addrs, ",")}
+	case *redis.Ring:
+		return refused{}
+	}
+	return &node{c, ""}
+}
+
+func (n *node) Addr() string { return n.addr }
+
+// Eval implements pool.Pool.
+func (n *node) Eval(ctx context.Context, s *pool.Script, keys []string, args ...any) ([]int64, error) {
+	words := make([]any, 0, 3+len(keys)+len(args))
+	words = append(words, "evalsha", s.Hash(), len(keys))
+	for _, k := range keys {
+		words = append(words, k)
+	}
+	words = append(words, args...)
+	reply, err := n.do(ctx, words)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		words[0], words[1] = "eval", s.Source()
+		reply, err = n.do(ctx, words)
+	}
+	if err != nil {
+		return nil, err
+	}
+	values, ok := reply.([]any)
+	if !ok {
+		return nil, fmt.Errorf("goredis: script replied %T, not an array of integers", reply)
+	}
+	out := make([]int64, len(values))
+	for i, v := range values {
+		if out[i], ok = v.(int64); !ok {
+			return nil, fmt.Errorf("goredis: script replied %T at position %d, not an integer", v, i)
+		}
+	}
+	return out, nil
+}
+
+// once is a command that the client does not repeat on its own.
+type once struct{ *redis.Cmd }
+
+func (once) NoRetry() bool { return true }
+
+func (n *node) do(ctx context.Context, words []any) (any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	cmd := once{redis.NewCmd(ctx, words...)}
+	_ = n.client.Process(ctx, cmd) // Result says the same
+	return cmd.Result()
+}
+
+// Get implements pool.TextReader.
+func (n *node) Get(ctx context.Context, key string) (string, bool, error) {
+	text, err := n.client.Get(ctx, key).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", false, nil
+	}
+	return text, err == nil, err
+}
+
+type listener struct{ node }
+
+// Subscribe implements pool.Subscriber. go-redis counts subscriptions against no limit.
+func (n *listener) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
+	sub := n.client.Subscribe(ctx, channel)
+	defer sub.Close() //nolint:errcheck // the error below is the one that matters
+	// Closing is the only way to end a blocked read when ctx ends.
+	defer context.AfterFunc(ctx, func() { sub.Close() })() //nolint:errcheck // nobody is left to tell
+	for {
+		switch v, err := sub.Receive(ctx); v := v.(type) {
+		case *redis.Subscription:
+			ready()
+		case *redis.Message:
+			message(v.Payload)
+		case nil:
+			// Another Receive would subscribe again.
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return err
+		}
+	}
+}
+
+// refused is what a Ring gets.
+type refused struct{}
+
+func (refused) Eval(context.Context, *pool.Script, []string, ...any) ([]int64, error) {
+	// Of this kind of error redlock knows that there is nothing to clean up after it.
+	return nil, &net.OpError{Op: "dial", Net: "ring", Err: errors.New("a Ring is not one node: make a pool of each of its servers")}
+}

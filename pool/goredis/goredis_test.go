@@ -1,0 +1,67 @@
+package goredis_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorumlock/redlock"
+	"github.com/quorumlock/redlock/internal/testutil"
+	"github.com/quorumlock/redlock/pool"
+	"github.com/quorumlock/redlock/pool/goredis"
+	"github.com/quorumlock/redlock/pool/pooltest"
+)
+
+func TestMain(m *testing.M) { os.Exit(testutil.Main(m)) }
+
+func TestCases(t *testing.T) { pooltest.Cases(t, open) }
+
+func TestConformance(t *testing.T) { pooltest.Run(t, open) }
+
+func open(t testing.TB, addr string, o pooltest.Options) pool.Pool {
+	return node(t, redis.NewClient(&redis.Options{
+		Addr: addr, Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
+		PoolSize:              o.Limit,
+		ContextTimeoutEnabled: true,
+	}))
+}
+
+func node(t testing.TB, c redis.UniversalClient) pool.Pool {
+	t.Cleanup(func() { c.Close() }) //nolint:errcheck // a test's
+	return goredis.NewPool(c)
+}
+
+func TestOverCluster(t *testing.T) {
+	cluster := node(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: pooltest.StartCluster(t), ContextTimeoutEnabled: true}))
+	_, listens := cluster.(pool.Subscriber)
+	require.False(t, listens, "PUBLISH in a script reaches the subscribers of one server only")
+	t.Run("alone", func(t *testing.T) { pooltest.Grants(t, cluster) })
+	t.Run("one of three", func(t *testing.T) { pooltest.OneOfThree(t, open, cluster) })
+}
+
+func TestOverSentinel(t *testing.T) {
+	s := pooltest.StartSentinel(t)
+	p := node(t, redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: s.Master, SentinelAddrs: []string{s.Addr}, ContextTimeoutEnabled: true,
+	}))
+	t.Run("alone", func(t *testing.T) { pooltest.Grants(t, p) })
+	t.Run("one of three", func(t *testing.T) { pooltest.OneOfThree(t, open, p) })
+	t.Run("after a fail-over", func(t *testing.T) {
+		s.FailOver(t)
+		pooltest.Returns(t, p)
+	})
+}
+
+func TestRingIsRefused(t *testing.T) {
+	s := testutil.StartRedis(t)
+	r, err := redlock.New([]pool.Pool{node(t, redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": s.Addr()}}))})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	require.ErrorContains(t, r.NewMutex("jobs").LockContext(ctx), "Ring")
+	require.NoError(t, r.Close(ctx))
+}
