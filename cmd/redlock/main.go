@@ -18,6 +18,7 @@ type commands struct {
 	Break  breakCommand  `cmd:"" help:"Take a lock away from a holder that does not come back."`
 	Extend extendCommand `cmd:"" help:"Extend a lock that was handed over."`
 	Unlock unlockCommand `cmd:"" help:"Release a lock that was handed over."`
+	Doctor doctorCommand `cmd:"" help:"Look for set-ups of nodes that make a lock unsafe."`
 	Dev    devCommand    `cmd:"" help:"Run throw-away nodes on this machine until Ctrl-C."`
 	Bench  benchCommand  `cmd:"" help:"Measure lock, unlock and hand-over on your nodes."`
 	Demo   demoCommand   `cmd:"" help:"Contend for a lock on five nodes while they fail, and check every grant."`

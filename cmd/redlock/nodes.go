@@ -109,6 +109,13 @@ func (e endpoint) connect(ctx context.Context) (redis.Conn, error) {
 		redis.DialConnectTimeout(e.dial), redis.DialReadTimeout(e.read), redis.DialWriteTimeout(e.writes))
 }
 
+// idleConnections suffice for the one request at a time that a command has.
+const idleConnections = 2
+
+func (e endpoint) pool() *redis.Pool {
+	return &redis.Pool{DialContext: e.connect, MaxIdle: idleConnections, IdleTimeout: time.Minute}
+}
+
 // service is a Redlock and the connections under it.
 type service struct {
 	*redlock.Redlock
@@ -128,14 +135,11 @@ func (f nodeFlags) service(s streams, opts ...redlock.Option) (*service, error) 
 	return opened, nil
 }
 
-// idleConnections suffice for the one request at a time that a command has.
-const idleConnections = 2
-
 func openService(endpoints []endpoint, opts ...redlock.Option) (*service, error) {
 	s := &service{}
 	nodes := make([]pool.Pool, len(endpoints))
 	for i, e := range endpoints {
-		p := &redis.Pool{DialContext: e.connect, MaxIdle: idleConnections, IdleTimeout: time.Minute}
+		p := e.pool()
 		s.pools = append(s.pools, p)
 		nodes[i] = redigo.NewNamedPool(p, e.address)
 	}

@@ -53,7 +53,11 @@ func TestQuantile(t *testing.T) {
 func open(nodes redlocktest.Nodes) func() (*redlock.Redlock, func(), error) {
 	return func() (*redlock.Redlock, func(), error) {
 		r, err := redlock.New(nodes.Pools())
-		return r, func() { _ = r.Close(context.Background()) }, err
+		return r, func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			defer cancel()
+			_ = r.Close(ctx) // waits for nodes that are down
+		}, err
 	}
 }
 
