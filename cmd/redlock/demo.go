@@ -18,6 +18,8 @@ type demoCommand struct {
 	Seconds int  `default:"10" help:"How long to run, at least 2."`
 	JSON    bool `name:"json" help:"Print one JSON object on standard output, and the progress on standard error."`
 	Redis   bool `help:"Start five redis-server processes in place of nodes in memory."`
+
+	Report string `placeholder:"FILE" help:"Write a picture of the run to an HTML file."`
 }
 
 func (*demoCommand) Help() string {
@@ -30,7 +32,8 @@ exit code is 1 when two were ever inside together or a token was out of order.
 Examples:
 
     redlock demo
-    redlock demo --seconds 60 --redis --json`
+    redlock demo --seconds 60 --redis --json
+    redlock demo --report run.html`
 }
 
 // Run is called by kong.
@@ -45,7 +48,17 @@ func (c *demoCommand) Run(s streams) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	report, err := demo.Run(ctx, demo.Config{Duration: duration, Servers: c.Redis, View: viewFor(progress)})
+	config := demo.Config{Duration: duration, Servers: c.Redis, View: viewFor(progress)}
+	if c.Report != "" {
+		// Now: a name that cannot be written must not cost a whole run.
+		page, err := os.Create(c.Report)
+		if err != nil {
+			return usagef("--report: %w", err)
+		}
+		defer page.Close() //nolint:errcheck // closed below, too; its error is told there
+		config.Page = page
+	}
+	report, err := demo.Run(ctx, config)
 	if err != nil && report.Workers == 0 {
 		return exitf(exitUnavailable, "%s", strings.TrimPrefix(err.Error(), "testutil: "))
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -30,6 +31,7 @@ type Config struct {
 	Duration time.Duration
 	Servers  bool // redis-server processes in place of nodes in memory
 	View     View
+	Page     io.Writer // gets an HTML page of the run; nil: none
 }
 
 // View is told how the run goes, from one goroutine.
@@ -57,6 +59,8 @@ type run struct {
 	tally   tally
 	board   board
 	started time.Time
+
+	timeline *timeline
 }
 
 // client is one process, so to speak: a Redlock with its own way to each node.
@@ -84,6 +88,9 @@ func Run(ctx context.Context, c Config) (report Report, err error) {
 	}
 	r.board.reset()
 	r.started = time.Now()
+	if c.Page != nil {
+		r.timeline = newTimeline()
+	}
 
 	ctx, cancel := context.WithTimeout(ctx, c.Duration)
 	defer cancel()
@@ -102,7 +109,11 @@ func Run(ctx context.Context, c Config) (report Report, err error) {
 	elapsed := time.Since(r.started)
 	r.close()
 	c.View.Done()
-	return r.report(elapsed), err
+	report = r.report(elapsed)
+	if c.Page != nil {
+		err = errors.Join(err, r.timeline.write(c.Page, report))
+	}
+	return report, err
 }
 
 func (r *run) newClient(expiry time.Duration) (*client, error) {

@@ -42,7 +42,9 @@ func (r *run) breakThings(ctx context.Context, duration, expiry time.Duration) e
 			} else if err != nil {
 				return nil
 			}
-			r.board.announce(time.Since(r.started), s.text, s.fault)
+			at := time.Since(r.started)
+			r.board.announce(at, s.text, s.fault)
+			r.timeline.event(at, s.text)
 		}
 		sleep(ctx, time.Until(begin.Add(length)))
 	}
@@ -90,7 +92,9 @@ func (s step) when(at float64) step {
 func (r *run) on(node int, state, what string, fault bool, do func(int) error) step {
 	return step{fault: fault, text: fmt.Sprintf("node %d %s", node+1, what), do: func() error {
 		r.board.set(node, state)
-		return do(node)
+		err := do(node)
+		r.timeline.change(node, state)
+		return err
 	}}
 }
 
@@ -104,6 +108,7 @@ func (r *run) split(on bool, part func(int) int) step {
 	}
 	return step{fault: on, text: text, do: func() error {
 		r.board.setSplit(on)
+		r.timeline.change(networkLane, map[bool]string{true: splitState}[on])
 		for i, c := range r.clients {
 			missing := []int{part(3), part(4)}
 			if i >= clientCount/2 {

@@ -26,6 +26,8 @@ func (r *run) work(ctx context.Context, worker int) {
 		mutex := c.locks.NewMutex(lockName)
 		asked := time.Now()
 		held, err := mutex.Hold(ctx)
+		granted := time.Now()
+		r.timeline.add(worker, false, 0, asked, granted)
 		if err != nil {
 			if ctx.Err() == nil {
 				c.tally.failed.Add(1)
@@ -34,9 +36,10 @@ func (r *run) work(ctx context.Context, worker int) {
 			}
 			continue
 		}
-		r.waits.add(time.Since(asked))
+		r.waits.add(granted.Sub(asked))
 		visit := r.witness.enter(worker, mutex.Token())
 		sleep(held, shortestSection+rand.N(longestSection-shortestSection))
+		r.timeline.add(worker, true, mutex.Token(), granted, time.Now())
 		r.witness.leave(visit)
 		c.tally.grants.Add(1)
 		r.tally.grants.Add(1)
