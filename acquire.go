@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// contendedFor is how long a contended attempt waits for a node beyond its round trip.
+const contendedFor = 20 * time.Millisecond
+
 // maxProposals bounds how often one attempt outbids newer ones.
 const maxProposals = 4
 
@@ -23,6 +26,7 @@ type refusal struct {
 	free   time.Duration
 	rank   int64 // best place in a queue, -1 when in none
 	split  bool  // no holder is seen on a quorum: nobody may be there to call
+	held   bool  // one holder was seen on a quorum: it is there
 	behind int   // holders seen whose ballots are lower than the attempt's
 }
 
@@ -40,6 +44,7 @@ type attempt struct {
 	absent []bool // guarded by mu; nodes that surely hold nothing of it
 	sent   int    // guarded by mu; proposals
 	lost   bool   // guarded by mu; from now on every grant is to be undone
+	held   bool   // guarded by mu; somebody has the lock, and will call the next waiter
 }
 
 // attempt makes one.
@@ -71,8 +76,8 @@ func (m *Mutex) attempt(ctx context.Context, w *waiter) (*grant, *refusal) {
 			continue
 		}
 		a.owe(replies)
-		a.undo(ctx)
 		no := m.judge(replies, a.high)
+		a.undo(ctx, no.held)
 		if tooSlow {
 			no.err = errors.Join(ErrNoQuorum, errTooSlow)
 		}
@@ -93,14 +98,13 @@ func (a *attempt) propose(ctx context.Context, lease *lease) (verdict, []reply) 
 	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
 		ask: func(ctx context.Context, n *node) reply {
 			if queuing != nil && m.r.wakes.listening(n) {
-				return n.acquire(ctx, queuing)
+				got := n.acquire(ctx, queuing)
+				w.saw(n, got)
+				return got
 			}
 			return n.acquire(ctx, passing)
 		},
 		count: func(n *node, got reply) vote {
-			if w != nil {
-				w.saw(n, got)
-			}
 			if got.refuses() {
 				a.refusedBy(n)
 			}
@@ -110,6 +114,14 @@ func (a *attempt) propose(ctx context.Context, lease *lease) (verdict, []reply) 
 			lease.record(n.index, got.sent.Add(life), got.received, true)
 			return yes
 		},
+		leash: func(got reply) time.Duration {
+			if got.err != nil || got.code != codeBusy {
+				return 0
+			}
+			// Of several that came at once each may have some nodes, and none may wait for
+			// a node that does not answer while it keeps the others from theirs.
+			return contendedFor + 4*m.r.farthest()
+		},
 		late: func(ctx context.Context, n *node, got reply) {
 			if !got.refuses() && a.stray(n) {
 				a.takeBack(ctx, n)
@@ -117,7 +129,9 @@ func (a *attempt) propose(ctx context.Context, lease *lease) (verdict, []reply) 
 		},
 	})
 	v, replies := rd.wait(ctx)
-	m.r.took(time.Since(started))
+	if v == won {
+		m.r.took(time.Since(started))
+	}
 	if v == lost && ctx.Err() == nil && m.judge(replies, high).split {
 		// Whether there is a holder who will call depends on the replies still out.
 		replies = rd.settle(ctx, max(m.r.roundTrip(), leastMoment))
@@ -171,10 +185,11 @@ func (a *attempt) stray(n *node) (undo bool) {
 
 // undo takes back what the attempt may have left at the owed nodes. Nobody waits
 // for it, and where it fails, the janitor takes over. The release carries the latest
-// ballot, so that whatever is still on its way is refused.
-func (a *attempt) undo(ctx context.Context) {
+// ballot, so that whatever is still on its way is refused. It calls the next waiter
+// unless a holder was seen who will: each waiter it called would only do the same.
+func (a *attempt) undo(ctx context.Context, held bool) {
 	a.mu.Lock()
-	a.lost = true
+	a.lost, a.held = true, held
 	owed := slices.Clone(a.owed)
 	a.mu.Unlock()
 	for i, n := range a.m.r.nodes {
@@ -191,7 +206,10 @@ func (a *attempt) takeBack(ctx context.Context, n *node) {
 	if m.config.reentry {
 		return
 	}
-	back := m.releaseCall(a.id, a.high)
+	a.mu.Lock()
+	held := a.held
+	a.mu.Unlock()
+	back := m.releaseCall(a.id, a.high, !held)
 	m.r.background(ctx, n, m.config.timeout(), errand{
 		ask:  func(ctx context.Context, n *node) reply { return n.release(ctx, back) },
 		then: func(n *node, got reply) { m.released(n, got, a.id, back) },
@@ -253,8 +271,12 @@ func (m *Mutex) released(n *node, a reply, id string, back *call) {
 	})
 }
 
-func (m *Mutex) releaseCall(id string, high int64) *call {
-	return newCall(releaseScript, m.name, &m.eyes, m.releaseKeys, id, strconv.FormatInt(high, 10), skewArg, retentionArg)
+func (m *Mutex) releaseCall(id string, high int64, handOver bool) *call {
+	calls := "0"
+	if handOver {
+		calls = "1"
+	}
+	return newCall(releaseScript, m.name, &m.eyes, m.releaseKeys, id, strconv.FormatInt(high, 10), skewArg, retentionArg, calls)
 }
 
 // judge says why the replies to ballot p make no grant.
@@ -313,6 +335,7 @@ func (m *Mutex) judge(replies []reply, p int64) *refusal {
 		if n+len(no.faults) >= m.r.quorum {
 			no.split = false
 		}
+		no.held = no.held || n >= m.r.quorum
 	}
 	return no
 }

@@ -18,6 +18,7 @@ const (
 	maxQueued     = 4096
 	maxProbes     = 16
 	suspectFaults = 3
+	suspectFor    = time.Second // after the last of them
 )
 
 // job is something to ask a node. Exactly one of its methods is called, once.
@@ -29,8 +30,9 @@ type job interface {
 // lanes bound the goroutines and connections that one node can bind. A goroutine
 // ends when nothing waits; it takes the next job itself.
 type lanes struct {
-	silent atomic.Int32 // requests in a row without any answer
-	trip   atomic.Int64 // shortest round trip of late, ns
+	silent    atomic.Int32 // requests in a row without any answer
+	lastFault atomic.Int64 // when the last of those ended, Unix ns
+	trip      atomic.Int64 // shortest round trip of late, ns
 
 	mu      sync.Mutex
 	running int   // guarded by mu
@@ -41,7 +43,7 @@ type lanes struct {
 // the cap a node counts as failed.
 func (n *node) submit(j job) {
 	limit, queued, reason := n.lanes.limit(), maxQueued, errNodeBusy
-	if n.silent.Load() >= suspectFaults {
+	if n.suspect() {
 		limit, queued, reason = maxProbes, 0, errNodeSuspect
 	}
 	n.lanes.mu.Lock()
@@ -77,6 +79,11 @@ func (n *node) work(j job) {
 	}
 }
 
+// suspect reports whether the node is not expected to answer.
+func (l *lanes) suspect() bool {
+	return l.silent.Load() >= suspectFaults && time.Since(time.Unix(0, l.lastFault.Load())) < suspectFor
+}
+
 // limit is how many requests may run. What counts is the way to the node, not how
 // long it took of late, or a node that is overrun would be given more.
 func (l *lanes) limit() int {
@@ -97,5 +104,6 @@ func (n *node) heard(err error, took time.Duration) {
 		}
 		return
 	}
+	n.lastFault.Store(time.Now().UnixNano())
 	n.silent.Add(1)
 }

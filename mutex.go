@@ -269,7 +269,7 @@ func (m *Mutex) release(ctx context.Context, g *grant) error {
 	for i := range expected {
 		expected[i] = g.lease.holds(i, now)
 	}
-	back := m.releaseCall(g.id, high)
+	back := m.releaseCall(g.id, high, true)
 	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
 		ask: func(ctx context.Context, n *node) reply { return n.release(ctx, back) },
 		count: func(n *node, a reply) vote {

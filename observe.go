@@ -59,7 +59,7 @@ type VerbEvent struct {
 // WaitEvent is one pause. Fields may be added.
 type WaitEvent struct {
 	Name     string
-	WokenBy  string // notice, timer, poll, ctx
+	WokenBy  string // notice, timer, poll, or end: of ctx, or by Close
 	Duration time.Duration
 }
 

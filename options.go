@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// DelayFunc is the pause before try number tries (from 1) of an acquire.
+// DelayFunc is the pause after try number tries (from 1) of an acquire has failed.
 type DelayFunc func(tries int) time.Duration
 
 // GenValueFunc makes the first part of a lock's value. It need not be unique:

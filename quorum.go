@@ -57,13 +57,16 @@ type round struct {
 	decided chan struct{} // closed at the decision
 	nodes   []*node
 	tasks   *tasks
+	hoped   []bool // by node: it was expected to answer when the round began
 	request
 
 	votes   sync.Mutex
-	tally   tally   // guarded by votes
-	outcome verdict // guarded by votes; pending until decided
-	replies []reply // guarded by votes; those the decision rests on
-	left    int     // guarded by votes; requests still out
+	tally   tally       // guarded by votes
+	outcome verdict     // guarded by votes; pending until decided
+	replies []reply     // guarded by votes; those the decision rests on
+	left    int         // guarded by votes; requests still out
+	hopes   int         // guarded by votes; those of them that may soon be answered
+	short   *time.Timer // guarded by votes; ends a contended round early
 }
 
 // request says what a round asks and what becomes of the replies.
@@ -75,6 +78,9 @@ type request struct {
 	// late is called in addition for a reply that came after the decision, if not
 	// nil, on the same goroutine.
 	late func(ctx context.Context, n *node, r reply)
+	// leash is how long the round may last once this reply is in, 0 for no change; may be
+	// nil.
+	leash func(r reply) time.Duration
 	// then is called once, at the decision, if not nil.
 	then func(verdict)
 }
@@ -91,9 +97,16 @@ func (r *Redlock) actOnPoolsAsync(ctx context.Context, timeout time.Duration, q 
 		tally:   tally{n: len(r.nodes), quorum: r.quorum},
 		replies: make([]reply, len(r.nodes)),
 		left:    len(r.nodes),
+		hoped:   make([]bool, len(r.nodes)),
 	}
 	rd.parent, rd.deadline = ctx, time.Now().Add(timeout)
 	r.tasks.add(len(r.nodes))
+	for i, n := range r.nodes {
+		if !n.suspect() {
+			rd.hopes++
+			rd.hoped[i] = true
+		}
+	}
 	for _, n := range r.nodes {
 		n.submit(rd)
 	}
@@ -127,6 +140,15 @@ func (rd *round) arrived(n *node, a reply) {
 		rd.replies[n.index] = a
 		rd.tally.add(v)
 		rd.outcome = rd.tally.verdict()
+		if rd.hoped[n.index] {
+			rd.hopes--
+		}
+		if rd.outcome == pending && rd.hopes == 0 && (a.err != nil || rd.hoped[n.index]) {
+			// Only nodes are out that have not answered for a while. Once one of them
+			// does, the others may have come back as well.
+			rd.outcome = lost
+		}
+		rd.hurry(a)
 	}
 	if was == lost {
 		rd.replies[n.index] = a // for settle
@@ -141,6 +163,20 @@ func (rd *round) arrived(n *node, a reply) {
 	}
 	if last {
 		rd.end(context.Canceled)
+	}
+}
+
+// hurry puts a round on its leash, or takes it off. The lock is held.
+func (rd *round) hurry(a reply) {
+	switch {
+	case rd.outcome != pending:
+		if rd.short != nil {
+			rd.short.Stop()
+		}
+	case rd.short == nil && rd.leash != nil:
+		if d := rd.leash(a); d > 0 {
+			rd.short = time.AfterFunc(d, rd.giveUp)
+		}
 	}
 }
 
@@ -185,13 +221,7 @@ func (rd *round) wait(ctx context.Context) (verdict, []reply) {
 	if rd.outcome == won {
 		return won, rd.replies // nothing is written to them any more
 	}
-	replies := slices.Clone(rd.replies)
-	for i := range replies {
-		if a := &replies[i]; silent != nil && !a.counted {
-			a.err = &NodeError{Node: i, Addr: rd.nodes[i].addr, Err: silent}
-		}
-	}
-	return lost, replies
+	return lost, rd.lostReplies(silent)
 }
 
 // all waits for every reply. A node that does not answer within the node timeout
@@ -207,10 +237,24 @@ func (rd *round) all(ctx context.Context) []reply {
 	rd.giveUp()
 	rd.votes.Lock()
 	defer rd.votes.Unlock()
+	return rd.lostReplies(silent)
+}
+
+// lostReplies are the replies to a lost round so far, with an error for nodes that
+// have not answered: silent if there is one, and for those of which no answer was
+// expected that. The lock is held.
+func (rd *round) lostReplies(silent error) []reply {
 	replies := slices.Clone(rd.replies)
 	for i := range replies {
-		if a := &replies[i]; a.received.IsZero() && a.err == nil {
+		a := &replies[i]
+		if !a.received.IsZero() || a.err != nil {
+			continue
+		}
+		switch {
+		case silent != nil:
 			a.err = &NodeError{Node: i, Addr: rd.nodes[i].addr, Err: silent}
+		case !rd.hoped[i]:
+			a.err = rd.nodes[i].fault(errNodeSuspect)
 		}
 	}
 	return replies
@@ -235,7 +279,7 @@ func (rd *round) settle(ctx context.Context, moment time.Duration) []reply {
 	}
 	rd.votes.Lock()
 	defer rd.votes.Unlock()
-	return slices.Clone(rd.replies)
+	return rd.lostReplies(nil)
 }
 
 // failed are the faults among replies.

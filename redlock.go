@@ -103,6 +103,15 @@ func (r *Redlock) took(d time.Duration) {
 
 func (r *Redlock) roundTrip() time.Duration { return time.Duration(r.trip.Load()) }
 
+// farthest is the round trip to the farthest node, as far as known.
+func (r *Redlock) farthest() time.Duration {
+	var trip int64
+	for _, n := range r.nodes {
+		trip = max(trip, n.trip.Load())
+	}
+	return time.Duration(trip)
+}
+
 // tasks counts goroutines. Unlike a sync.WaitGroup it may be waited for while
 // more are added.
 type tasks struct {

@@ -14,8 +14,14 @@ type turns struct {
 }
 
 type turnQueue struct {
-	waiting []chan struct{} // closed when the turn comes
-	taken   error           // what the last to fail said of the holder
+	waiting []*standing
+	taken   error // what the last to fail said of the holder
+}
+
+// standing is one in line.
+type standing struct {
+	come chan struct{} // closed when the turn has come, or will not
+	no   *refusal      // set before come is closed: the turn will not come, for this reason
 }
 
 // turn is the right to ask the nodes for a name.
@@ -34,26 +40,28 @@ func (t *turns) enter(ctx context.Context, m *Mutex) (turn, error) {
 		t.mu.Unlock()
 		return mine, nil
 	}
-	come := make(chan struct{})
-	q.waiting = append(q.waiting, come)
+	s := &standing{come: make(chan struct{})}
+	q.waiting = append(q.waiting, s)
 	t.mu.Unlock()
 	var err error
 	select {
-	case <-come:
-		return mine, nil
+	case <-s.come:
+		return mine, m.refused(ctx, s.no)
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-m.r.closing:
 		err = ErrClosed
 	}
 	t.mu.Lock()
-	if i := slices.Index(q.waiting, come); i >= 0 {
+	if i := slices.Index(q.waiting, s); i >= 0 {
 		q.waiting = slices.Delete(q.waiting, i, i+1)
 		t.mu.Unlock()
 	} else {
 		// The turn came at the same moment: whoever is next must not miss it.
 		t.mu.Unlock()
-		mine.leave()
+		if s.no == nil {
+			mine.leave()
+		}
 	}
 	return turn{}, fail("lock", m.name, ErrFailed, err, t.seen(m.name))
 }
@@ -72,7 +80,7 @@ func (t *turns) seen(name string) error {
 	if q := t.names[name]; q != nil && q.taken != nil {
 		return q.taken
 	}
-	return &TakenError{Name: name}
+	return nil
 }
 
 // leave gives the turn to the next in line.
@@ -84,6 +92,17 @@ func (t turn) leave() {
 		delete(t.t.names, t.name)
 		return
 	}
-	close(q.waiting[0])
+	close(q.waiting[0].come)
 	q.waiting = q.waiting[1:]
+}
+
+// fail ends the turn with a refusal that holds for everybody in line.
+func (t turn) fail(no *refusal) {
+	t.t.mu.Lock()
+	defer t.t.mu.Unlock()
+	for _, s := range t.t.names[t.name].waiting {
+		s.no = no
+		close(s.come)
+	}
+	delete(t.t.names, t.name)
 }

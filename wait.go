@@ -20,10 +20,14 @@ const (
 	// one after the other.
 	stagger = 5 * time.Millisecond
 	// longestWait is the longest pause of a waiter, and of the first two in a
-	// queue: should the one that was called be suspended, the next looks itself.
+	// queue, or of one that has become the first: should the one that was called be
+	// suspended, the next looks itself.
 	longestWait      = time.Second
 	longestFirstWait = 250 * time.Millisecond
 	firstRanks       = 2
+	// quickSplits is how many split votes in a row are tried again within a few round
+	// trips.
+	quickSplits = 3
 	// leastMoment is the least time that calls of other nodes are waited for.
 	leastMoment = 200 * time.Microsecond
 )
@@ -32,6 +36,7 @@ const (
 type waiter struct {
 	m    *Mutex
 	wake chan struct{} // a node has called
+	near chan struct{} // it has become the first of a node's queue
 
 	mu     sync.Mutex
 	member string // guarded by mu; the place in the nodes' queues, "" before the first ballot
@@ -46,7 +51,7 @@ type waiter struct {
 func (m *Mutex) newWaiter() *waiter {
 	n := len(m.r.nodes)
 	flags := make([]bool, 2*n)
-	w := &waiter{m: m, wake: make(chan struct{}, 1), joined: flags[:n:n], called: flags[n:]}
+	w := &waiter{m: m, wake: make(chan struct{}, 1), near: make(chan struct{}, 1), joined: flags[:n:n], called: flags[n:]}
 	m.r.wakes.add(w)
 	return w
 }
@@ -64,14 +69,14 @@ func (w *waiter) join(p int64) (member, ticket string) {
 	return w.member, w.ticket
 }
 
-// saw notes what a reply to an acquire means for the place in the node's queue. A
+// saw notes what a reply to an acquire that was to queue means for the place in the node's queue. A
 // reply that comes when nobody waits any more is answered by leaving.
 func (w *waiter) saw(n *node, a reply) {
 	w.mu.Lock()
 	switch {
 	case a.err != nil:
 		// It may have been executed: one more leave at the end.
-		w.joined[n.index] = w.joined[n.index] || w.m.r.wakes.listening(n)
+		w.joined[n.index] = w.joined[n.index] || !a.unsent
 	case a.code == codeBusy && a.last >= 0:
 		w.joined[n.index], w.queued = true, true
 	case a.code == codeGranted:
@@ -91,6 +96,14 @@ func (w *waiter) call(i int) {
 	w.mu.Unlock()
 	select {
 	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// nearer notes that it is the first of a node's queue.
+func (w *waiter) nearer() {
+	select {
+	case w.near <- struct{}{}:
 	default:
 	}
 }
@@ -143,16 +156,29 @@ func (r *Redlock) leaveQueue(n *node, w *waiter) {
 // acquire without limited tries waits for its turn behind the others of this
 // process: one waiter per name asks the nodes.
 func (m *Mutex) contend(ctx context.Context, tries int) (g *grant, attempts int, err error) {
-	if tries == 1 {
-		return m.once(ctx)
-	}
-	if tries == 0 {
+	switch tries {
+	case 0:
 		turn, err := m.r.turns.enter(ctx, m)
 		if err != nil {
 			return nil, 0, err
 		}
-		defer turn.leave()
+		g, attempts, no := m.compete(ctx, 0)
+		if g == nil && ctx.Err() == nil && (no.hopeless || errors.Is(no.err, ErrNoQuorum)) {
+			turn.fail(no) // those in line would only find the same, one after the other
+		} else {
+			turn.leave()
+		}
+		return g, attempts, m.refused(ctx, no)
+	case 1:
+		g, attempts, no := m.once(ctx)
+		return g, attempts, m.refused(ctx, no)
 	}
+	g, attempts, no := m.compete(ctx, tries)
+	return g, attempts, m.refused(ctx, no)
+}
+
+// compete is contend without the local line. It returns a grant or a refusal.
+func (m *Mutex) compete(ctx context.Context, tries int) (g *grant, attempts int, no *refusal) {
 	// Who comes first may find the lock free: a place in the queues is only of use
 	// once this client listens.
 	var w *waiter
@@ -160,8 +186,7 @@ func (m *Mutex) contend(ctx context.Context, tries int) (g *grant, attempts int,
 		w = m.newWaiter()
 		defer w.finish()
 	}
-	var no *refusal
-	unreachable := 0
+	unreachable, splits := 0, 0
 	for attempts = 1; ; {
 		asking := w
 		if len(m.acquireKeys) > 1 {
@@ -177,21 +202,26 @@ func (m *Mutex) contend(ctx context.Context, tries int) (g *grant, attempts int,
 		if errors.Is(no.err, ErrNoQuorum) {
 			unreachable++
 		} else {
-			unreachable = 0
+			if !no.split {
+				unreachable = 0
+			}
 			if tries == 0 {
 				m.r.turns.note(m.name, no.err)
 			}
 		}
+		if splits++; !no.split {
+			splits = 0
+		}
 		if ctx.Err() != nil || no.hopeless || attempts == tries || tries == 0 && unreachable == maxFaults {
-			return nil, attempts, m.refused(ctx, no)
+			return nil, attempts, no
 		}
 		if w == nil {
 			w = m.newWaiter()
 			defer w.finish()
 		}
-		switch m.pause(ctx, w, attempts, tries, no) {
+		switch m.pause(ctx, w, attempts, tries, splits, no) {
 		case wokenByEnd:
-			return nil, attempts, m.refused(ctx, no)
+			return nil, attempts, no
 		case wokenByNotice:
 			// Somebody said that the lock is free: this try does not count.
 		default:
@@ -206,22 +236,22 @@ const maxSplits = 4
 // once is an acquire of one try, which joins no queue. When several came at once and
 // each won a few nodes, nobody holds the lock: the try is repeated, or all of them
 // would go away without it.
-func (m *Mutex) once(ctx context.Context) (g *grant, attempts int, err error) {
+func (m *Mutex) once(ctx context.Context) (g *grant, attempts int, no *refusal) {
 	for attempts = 1; ; attempts++ {
-		g, no := m.attempt(ctx, nil)
+		g, no = m.attempt(ctx, nil)
 		if g != nil {
 			return g, attempts, nil
 		}
 		if !no.split || attempts > maxSplits {
-			return nil, attempts, m.refused(ctx, no)
+			return nil, attempts, no
 		}
-		d, _ := m.patience(attempts, 0, no)
+		d, _ := m.patience(attempts, 0, attempts, no)
 		timer := time.NewTimer(d)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, attempts, m.refused(ctx, no)
+			return nil, attempts, no
 		}
 	}
 }
@@ -235,15 +265,16 @@ const (
 )
 
 // pause waits before the next attempt and says what ended it.
-func (m *Mutex) pause(ctx context.Context, w *waiter, attempts, tries int, no *refusal) (wokenBy string) {
+func (m *Mutex) pause(ctx context.Context, w *waiter, attempts, tries, splits int, no *refusal) (wokenBy string) {
 	m.r.wakes.listen()
 	started := time.Now()
-	d, wokenBy := m.patience(attempts, tries, no)
+	d, wokenBy := m.patience(attempts, tries, splits, no)
 	// Only nodes where it is queued call, or any that has begun to listen.
 	expected := w.places()
 	if expected == 0 {
 		expected = m.r.quorum
 	}
+	end := started.Add(d)
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for waiting := true; waiting; {
@@ -260,10 +291,16 @@ func (m *Mutex) pause(ctx context.Context, w *waiter, attempts, tries int, no *r
 			if calls < min(m.r.quorum, expected) {
 				// The other nodes are about to call, or have called someone else.
 				waiting = true
-				if moment := max(m.r.roundTrip(), leastMoment); moment < d-time.Since(started) {
+				if moment := max(m.r.roundTrip(), leastMoment); time.Now().Add(moment).Before(end) {
+					end = time.Now().Add(moment)
 					timer.Reset(moment)
-					d = 0 // once only
 				}
+			}
+		case <-w.near:
+			waiting = true
+			if time.Now().Add(longestFirstWait).Before(end) {
+				end = time.Now().Add(longestFirstWait)
+				timer.Reset(longestFirstWait)
 			}
 		case <-ctx.Done():
 			wokenBy = wokenByEnd
@@ -278,7 +315,7 @@ func (m *Mutex) pause(ctx context.Context, w *waiter, attempts, tries int, no *r
 }
 
 // patience is how long to wait for a call, and how a pause is named that it ends.
-func (m *Mutex) patience(attempts, tries int, no *refusal) (d time.Duration, wokenBy string) {
+func (m *Mutex) patience(attempts, tries, splits int, no *refusal) (d time.Duration, wokenBy string) {
 	trip := max(m.r.roundTrip(), leastMoment)
 	switch {
 	case errors.Is(no.err, ErrNoQuorum):
@@ -287,6 +324,13 @@ func (m *Mutex) patience(attempts, tries int, no *refusal) (d time.Duration, wok
 		// Nobody may be there to call. The contenders that saw each other come again
 		// in the order of their ballots, each after the undoing of the one before.
 		d, wokenBy = trip+time.Duration(no.behind)*2*trip+mrand.N(trip), wokenByTimer
+		if splits > quickSplits {
+			// Whoever left it so does not come back for it: it ends with its keys.
+			d = min(d<<min(splits-quickSplits, 20), longestFirstWait)
+			if no.free >= 0 {
+				d = min(d, no.free+time.Millisecond)
+			}
+		}
 	case no.rank < 0:
 		// No node will call.
 		d, wokenBy = m.config.delay(attempts), wokenByPoll
@@ -310,9 +354,11 @@ func (m *Mutex) patience(attempts, tries int, no *refusal) (d time.Duration, wok
 	return d, wokenBy
 }
 
-// refused is the error of a failed acquire.
+// refused is the error of a failed acquire, nil without a refusal.
 func (m *Mutex) refused(ctx context.Context, no *refusal) error {
 	switch {
+	case no == nil:
+		return nil
 	case ctx.Err() != nil:
 		why := no.err
 		if errors.Is(why, ErrNoQuorum) {

@@ -86,7 +86,10 @@ func (h *wakes) subscribe(n *node, s pool.Subscriber) {
 			pause = firstResubscribe
 			h.all(n) // a call may have been missed, and queues can be joined now
 		}, func(payload string) {
-			if ticket, name, ok := strings.Cut(payload, " "); ok {
+			ticket, name, ok := strings.Cut(payload, " ")
+			if first, is := strings.CutPrefix(ticket, "+"); ok && is {
+				h.nearer(name, first)
+			} else if ok {
 				h.notice(n, name, ticket)
 			}
 		})
@@ -121,6 +124,17 @@ func (h *wakes) notice(n *node, name, ticket string) {
 	h.mu.Unlock()
 	if !won {
 		h.r.passOn(n, name, h.channel+"#"+ticket)
+	}
+}
+
+// nearer tells the waiter that it is the first of a node's queue.
+func (h *wakes) nearer(name, ticket string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range h.waiters[name] {
+		if w.hasTicket(ticket) {
+			w.nearer()
+		}
 	}
 }
 

@@ -36,6 +36,13 @@ func protect(f func()) (err error) {
 	return nil
 }
 
+func must2[T, U any](v T, w U, err error) (T, U) {
+	if err != nil {
+		raise(err)
+	}
+	return v, w
+}
+
 func must[T any](v T, err error) T {
 	if err != nil {
 		raise(err)
@@ -163,6 +170,11 @@ func (s *session) zpopmin(key string) (scored, bool) {
 		raise(err)
 	}
 	return first, found
+}
+
+func (s *session) zfirst(key string) (member string, found bool) {
+	s.enterKey("ZRANGE", reads, key)
+	return must2(s.keys().zfirst(key, s.ms()))
 }
 
 func (s *session) zrem(key, member string) bool {

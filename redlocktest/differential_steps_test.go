@@ -95,7 +95,7 @@ func (w *world) randomCall(name string) scriptCall {
 			id, p, q, valid, px, s, keep, hold,
 		}, hold > 0, []int64{q - s, q + s, valid}}
 	case n < 76:
-		return scriptCall{"release", []string{lock, fence, queue}, []any{id, p, s, keep}, false, []int64{p - 2*s}}
+		return scriptCall{"release", []string{lock, fence, queue}, []any{id, p, s, keep, pick(w, 0, 1, 1)}, false, []int64{p - 2*s}}
 	case n < 84:
 		if queued := w.twin.Queue(queue); slices.Contains(queued, member) && w.chance(60) {
 			member = "w4#1" // one that was popped before

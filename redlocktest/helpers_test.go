@@ -53,7 +53,7 @@ func (c client) acquire(ctx context.Context, id string, p int64, px time.Duratio
 }
 
 func (c client) release(ctx context.Context, id string, h int64) ([]int64, error) {
-	return c.eval(ctx, "release", []string{"L", "L:f", "L:q"}, id, h, skew, retention)
+	return c.eval(ctx, "release", []string{"L", "L:f", "L:q"}, id, h, skew, retention, 1)
 }
 
 func within(t *testing.T, d time.Duration) context.Context {

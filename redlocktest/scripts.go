@@ -27,7 +27,7 @@ type twin struct {
 
 var twins = map[string]twin{
 	"acquire": {acquire, 3, 8},
-	"release": {release, 3, 4},
+	"release": {release, 3, 5},
 	"touch":   {touch, 3, 8},
 	"leave":   {leave, 2, 1},
 	"inspect": {inspect, 3, 0},
@@ -94,9 +94,14 @@ func acquire(s *session, keys, argv words) []int64 {
 
 func release(s *session, keys, argv words) []int64 {
 	held, isHeld := s.get(keys.at(1))
+	calls := argv.at(5) == "1"
 	if isHeld && held == argv.at(1)+argv.at(2) {
 		s.del(keys.at(1))
-		return []int64{1, 0, 0, 0, 0, s.handOver(keys.at(3), keys.at(1))}
+		woken := int64(0)
+		if calls {
+			woken = s.handOver(keys.at(3), keys.at(1))
+		}
+		return []int64{1, 0, 0, 0, 0, woken}
 	}
 	code, ttl, g := int64(2), int64(0), int64(0)
 	if isHeld {
@@ -126,7 +131,7 @@ func release(s *session, keys, argv words) []int64 {
 	}
 
 	woken := int64(0)
-	if code != 3 {
+	if code != 3 && calls {
 		woken = s.handOver(keys.at(3), keys.at(1))
 	}
 	return []int64{code, now, c, ttl, g, woken}
@@ -277,6 +282,10 @@ func (s *session) handOver(queue, name string) int64 {
 			return 0
 		}
 		if heard > 0 {
+			if first, found := s.zfirst(queue); found {
+				channel, ticket, _ := strings.Cut(first, "#")
+				_ = protect(func() { s.publish(channel, "+"+ticket+" "+name) })
+			}
 			return 1
 		}
 		popped, found = s.zpopmin(queue)

@@ -176,6 +176,14 @@ func (s *store) zpopmin(key string, now int64) (scored, bool, error) {
 	return first, true, nil
 }
 
+func (s *store) zfirst(key string, now int64) (string, bool, error) {
+	e, err := s.findSet(key, now)
+	if e == nil {
+		return "", false, err
+	}
+	return e.set[0].member, true, nil
+}
+
 func (s *store) zrem(key, member string, now int64) (bool, error) {
 	e, err := s.findSet(key, now)
 	if e == nil {
