@@ -21,7 +21,8 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"redlock": func() { os.Exit(redlockMain()) },
+		"redlock":     func() { os.Exit(redlockMain()) },
+		"witness-job": func() { os.Exit(witnessJob()) },
 	})
 }
 
