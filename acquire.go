@@ -30,6 +30,12 @@ type refusal struct {
 	behind int   // holders seen whose ballots are lower than the attempt's
 }
 
+// taken is what the refusal says of a holder, nil if nothing.
+func (no *refusal) taken() *TakenError {
+	t, _ := no.err.(*TakenError) //nolint:errorlint // it is never wrapped here
+	return t
+}
+
 // attempt is one try for the lock: a proposal to all nodes, and a higher one at once
 // where newer attempts were seen, for that is not contention. It leaves nothing
 // behind unless it wins.

@@ -187,6 +187,7 @@ func (m *Mutex) compete(ctx context.Context, tries int) (g *grant, attempts int,
 		defer w.finish()
 	}
 	unreachable, splits := 0, 0
+	var taken *TakenError
 	for attempts = 1; ; {
 		asking := w
 		if len(m.acquireKeys) > 1 {
@@ -208,6 +209,12 @@ func (m *Mutex) compete(ctx context.Context, tries int) (g *grant, attempts int,
 			if tries == 0 {
 				m.r.turns.note(m.name, no.err)
 			}
+		}
+		// An attempt cut short by ctx knows less of the holder than those before.
+		if t := no.taken(); t != nil {
+			taken = t
+		} else if ctx.Err() != nil && taken != nil {
+			no.err = taken
 		}
 		if splits++; !no.split {
 			splits = 0
