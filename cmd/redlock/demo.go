@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -48,21 +49,14 @@ func (c *demoCommand) Run(s streams) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	config := demo.Config{Duration: duration, Servers: c.Redis, View: viewFor(progress)}
-	if c.Report != "" {
-		// Now: a name that cannot be written must not cost a whole run.
-		page, err := os.Create(c.Report)
-		if err != nil {
-			return usagef("--report: %w", err)
-		}
-		defer page.Close() //nolint:errcheck // closed below, too; its error is told there
-		config.Page = page
-	}
-	report, err := demo.Run(ctx, config)
-	if err != nil && report.Workers == 0 {
+	report, err := c.run(ctx, demo.Config{Duration: duration, Servers: c.Redis, View: viewFor(progress)})
+	var usage *exitError
+	switch {
+	case errors.As(err, &usage):
+		return err
+	case err != nil && report.Workers == 0:
 		return exitf(exitUnavailable, "%s", strings.TrimPrefix(err.Error(), "testutil: "))
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	if err := c.print(s.out, report); err != nil {
@@ -75,6 +69,20 @@ func (c *demoCommand) Run(s streams) error {
 		return exitWith(exitSignal + int(syscall.SIGINT))
 	}
 	return nil
+}
+
+func (c *demoCommand) run(ctx context.Context, config demo.Config) (demo.Report, error) {
+	if c.Report == "" {
+		return demo.Run(ctx, config)
+	}
+	// Before the run: a name that cannot be written must not cost all of it.
+	page, err := os.Create(c.Report)
+	if err != nil {
+		return demo.Report{}, usagef("--report: %w", err)
+	}
+	config.Page = page
+	report, err := demo.Run(ctx, config)
+	return report, errors.Join(err, page.Close())
 }
 
 func (c *demoCommand) print(w io.Writer, report demo.Report) error {

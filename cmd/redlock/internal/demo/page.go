@@ -134,8 +134,10 @@ func (t *timeline) looks(holds []span) []look {
 	}
 	if from, to := longestGap(holds); to > from {
 		margin := max((to-from)/2, detailWindow/4)
-		out = append(out, look{fmt.Sprintf("The longest time without a holder, %.1f ms (%.3f s)", (to-from).Seconds()*1e3, from.Seconds()),
-			max(0, from-margin), to + margin})
+		out = append(out, look{
+			fmt.Sprintf("The longest time without a holder, %.1f ms (%.3f s)", (to-from).Seconds()*1e3, from.Seconds()),
+			max(0, from-margin), to + margin,
+		})
 	}
 	return out
 }

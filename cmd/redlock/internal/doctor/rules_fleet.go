@@ -98,11 +98,15 @@ func judgeSame(facts []Facts) Finding {
 
 func (c Config) judgeQuorum(facts []Facts, t quorumTrial) Finding {
 	if t.err != "" {
-		return Finding{Check: "quorum", Verdict: Bad, Text: t.err,
-			Means: "No lock is granted.", Mend: "Mend what is bad above, until a majority of the nodes is well."}
+		return Finding{
+			Check: "quorum", Verdict: Bad, Text: t.err,
+			Means: "No lock is granted.", Mend: "Mend what is bad above, until a majority of the nodes is well.",
+		}
 	}
-	out := Finding{Check: "quorum", Verdict: OK,
-		Text: fmt.Sprintf("lock in %v, unlock in %v", t.lock.Round(10*time.Microsecond), t.unlock.Round(10*time.Microsecond))}
+	out := Finding{
+		Check: "quorum", Verdict: OK,
+		Text: fmt.Sprintf("lock in %v, unlock in %v", t.lock.Round(10*time.Microsecond), t.unlock.Round(10*time.Microsecond)),
+	}
 	if limit := c.nodeTimeout(); t.lock > limit/2 {
 		out.Verdict = Warn
 		out.Means = fmt.Sprintf("Near the node timeout of %v: a little more, and locks fail.", limit)

@@ -11,9 +11,11 @@ import (
 // judgeNode is what can be said of a node by itself.
 func (c Config) judgeNode(n Node, f *Facts) []Finding {
 	if f.Error != "" {
-		return []Finding{{f.Addr, "reach", Bad, f.Error,
+		return []Finding{{
+			f.Addr, "reach", Bad, f.Error,
 			"It casts no vote: with a minority of such nodes locks go on, with a majority none is granted.",
-			"Start it, open its port or mend its URL; for a wrong password, requirepass or the user line."}}
+			"Start it, open its port or mend its URL; for a wrong password, requirepass or the user line.",
+		}}
 	}
 	findings := []Finding{
 		f.version(), f.role(), c.persistence(f), f.eviction(), f.memory(), c.trip(f), c.uptime(f), f.transport(n),

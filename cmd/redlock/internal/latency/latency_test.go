@@ -3,6 +3,7 @@ package latency
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -11,8 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorumlock/redlock"
+	"github.com/quorumlock/redlock/internal/testutil"
 	"github.com/quorumlock/redlock/redlocktest"
 )
+
+func TestMain(m *testing.M) { os.Exit(testutil.Main(m)) }
 
 func TestHistogram(t *testing.T) {
 	var b strings.Builder
