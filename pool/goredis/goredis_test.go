@@ -65,3 +65,5 @@ func TestRingIsRefused(t *testing.T) {
 	require.ErrorContains(t, r.NewMutex("jobs").LockContext(ctx), "Ring")
 	require.NoError(t, r.Close(ctx))
 }
+
+func TestCompilesOnlyItsClient(t *testing.T) { pooltest.OnlyClient(t, "github.com/redis/go-redis") }

@@ -33,8 +33,8 @@ type Options struct {
 	Username, Password string
 	// TLS is nil for a plain connection.
 	TLS *tls.Config
-	// Limit is how many connections the pool may have for its calls; 0 leaves the
-	// adapter's habit.
+	// Limit is how many connections the pool may have for its calls, where that can be
+	// set; 0 leaves the client's habit.
 	Limit int
 }
 

@@ -41,3 +41,5 @@ func open(t testing.TB, addr string, o pooltest.Options) pool.Pool {
 	t.Cleanup(func() { p.Close() }) //nolint:errcheck // idle connections of a test
 	return redigopool.NewNamedPool(p, addr)
 }
+
+func TestCompilesOnlyItsClient(t *testing.T) { pooltest.OnlyClient(t, "github.com/gomodule/redigo") }
