@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -218,7 +219,7 @@ func (a *attempt) takeBack(ctx context.Context, n *node) {
 	back := m.releaseCall(a.id, a.high, !held)
 	m.r.background(ctx, n, m.config.timeout(), errand{
 		ask:  func(ctx context.Context, n *node) reply { return n.release(ctx, back) },
-		then: func(n *node, got reply) { m.released(n, got, a.id, back) },
+		then: func(n *node, got reply) { m.released(n, got, a.id, back, m.config.expiry) },
 	})
 }
 
@@ -266,14 +267,13 @@ func (m *Mutex) outbid(replies []reply) (floor int64, ok bool) {
 }
 
 // released leaves a release that failed to the janitor.
-func (m *Mutex) released(n *node, a reply, id string, back *call) {
+// life is the longest that was sent for the key.
+func (m *Mutex) released(n *node, a reply, id string, back *call, life time.Duration) {
 	if a.err == nil {
 		return
 	}
-	c := m.config
-	m.r.owe(n, id, &debt{
-		call: *back, timeout: c.timeout(), last: a.err,
-		until: time.Now().Add(skewBound + c.expiry),
+	m.r.owe(n, m.name+"\x00"+id, &debt{
+		call: *back, timeout: m.config.timeout(), last: a.err, until: time.Now().Add(skewBound + life),
 	})
 }
 
@@ -303,6 +303,9 @@ func (m *Mutex) judge(replies []reply, p int64) *refusal {
 		case a.code == codeQuarantined:
 			free = append(free, a.ttl)
 			no.faults = append(no.faults, m.r.nodes[i].fault(&quarantineError{time.Duration(a.ttl) * time.Millisecond}))
+		case a.code == codeStale && a.now < p-skewBound.Microseconds():
+			free = append(free, math.MaxInt64)
+			no.faults = append(no.faults, m.r.nodes[i].fault(fmt.Errorf("%w: behind", errNodeClock)))
 		case a.code == codeBusy:
 			taken.Nodes = append(taken.Nodes, i)
 			taken.Token = max(taken.Token, a.ballot)

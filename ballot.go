@@ -16,8 +16,7 @@ const (
 	retention = 20 * time.Second
 )
 
-// ballots proposes ballots: microseconds by the nodes' clocks, not the client's,
-// and never the same one twice.
+// ballots proposes ballots: microseconds by the nodes' clocks, not the client's.
 type ballots struct {
 	start   time.Time // the client's clock is start + monotonic time since
 	startUS int64
@@ -49,12 +48,15 @@ func (b *ballots) nodes(t time.Time) int64 {
 	return b.client(t) + b.median
 }
 
-// next is a fresh ballot above floor.
+// next is a fresh ballot above floor, and above the last one unless that was made
+// before the nodes' clocks were known, or by clocks that were set back since.
 func (b *ballots) next(floor int64) int64 {
-	p := max(b.nodes(time.Now()), floor) + 1
+	fresh := max(b.nodes(time.Now()), floor) + 1
 	for {
-		last := b.last.Load()
-		p = max(p, last+1)
+		last, p := b.last.Load(), fresh
+		if last >= p && last-p <= (skewBound/2).Microseconds() {
+			p = last + 1
+		}
 		if b.last.CompareAndSwap(last, p) {
 			return p
 		}
@@ -62,9 +64,7 @@ func (b *ballots) next(floor int64) int64 {
 }
 
 // learn takes in that node i's clock read now between sent and received, and
-// reports whether that clock, or the fence it showed, lies so far above the other
-// nodes that the node must not count: S/2, so that what the rest accepts is never
-// out of its own bound.
+// reports whether that clock and the fence it showed may count: see fitsLocked.
 func (b *ballots) learn(i int, now, fence int64, sent, received time.Time) (fits bool) {
 	s, r := b.client(sent), b.client(received)
 	b.mu.Lock()
@@ -79,13 +79,30 @@ func (b *ballots) learn(i int, now, fence int64, sent, received time.Time) (fits
 	}
 	slices.Sort(known)
 	b.median = known[(len(known)-1)/2]
-	limit := r + b.median + (skewBound / 2).Microseconds()
-	return now <= limit && fence <= limit
+	return b.fitsLocked(max(now, fence), r)
 }
 
-// usable reports whether a fence may be outbid: see learn.
+// fitsLocked reports whether a clock or fence, seen at a time of the client's, lies no
+// more than S/2 above that of most nodes. What lies further could win alone, or lock a
+// name out: what the rest accepts must never be out of its own bound. A majority of
+// all nodes has to be known to be below, or whoever is behind would speak first and
+// condemn the others.
+func (b *ballots) fitsLocked(us, client int64) bool {
+	below := 0
+	for _, o := range b.offsets {
+		if o.known && us > client+o.mid+(skewBound/2).Microseconds() {
+			below++
+		}
+	}
+	return below <= len(b.offsets)/2
+}
+
+// usable reports whether a fence may be outbid.
 func (b *ballots) usable(fence int64) bool {
-	return fence <= b.nodes(time.Now())+(skewBound/2).Microseconds()
+	now := b.client(time.Now())
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.fitsLocked(fence, now)
 }
 
 // at is node i's clock at t, or some moment before; 0 when the node has not

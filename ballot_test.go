@@ -38,9 +38,12 @@ func TestBallotsAreFreshAndGrow(t *testing.T) {
 			}
 		}
 	}
-	floor := time.Now().Add(time.Hour).UnixMicro()
+	floor := time.Now().Add(time.Second).UnixMicro()
 	require.Equal(t, floor+1, b.next(floor), "above what is to be outbid")
-	require.Greater(t, b.next(0), floor+1, "and never below what was given")
+	require.Greater(t, b.next(0), floor+1, "and not below what was given")
+	floor = time.Now().Add(time.Hour).UnixMicro()
+	require.Equal(t, floor+1, b.next(floor))
+	require.Less(t, b.next(0), floor, "unless the clocks are known better since")
 }
 
 // read is a reply in which node i's clock is ahead of the client's, half way

@@ -258,4 +258,4 @@ func TestLateExtendAfterUnlockAndOtherHands(t *testing.T) {
 }
 
 // clientClocks are how far clients are ahead.
-var clientClocks = []time.Duration{-time.Hour, 0}
+var clientClocks = []time.Duration{-time.Hour, 0, time.Hour}

@@ -164,6 +164,18 @@ var permanentCodes = []string{"NOAUTH", "WRONGPASS", "NOPERM", "READONLY", "WRON
 	"ERR Protocol error: unauthenticated",
 	"ERR AUTH", "ERR invalid password", "ERR Client sent AUTH", "ERR The user executing the script can't"}
 
+// spoke reports whether an error is the node's own reply, which starts with a code in
+// capitals: whatever is wrong, the node is there.
+func spoke(err error) bool {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		code, _, found := strings.Cut(e.Error(), " ")
+		if found && len(code) >= 3 && strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
+			return true
+		}
+	}
+	return false
+}
+
 // refused reports whether the node turned the request away before running it. A
 // wrong type may show after a script's first write.
 func refused(err error) bool {

@@ -22,28 +22,30 @@ type grant struct {
 	degraded atomic.Bool // the last verb that succeeded did so without all nodes
 
 	mu   sync.Mutex
-	high int64 // guarded by mu; the highest ballot sent for it
-	over bool  // guarded by mu; released: nothing but the release may be sent
+	high int64         // guarded by mu; the highest ballot sent for it
+	over bool          // guarded by mu; released: nothing but the release may be sent
+	life time.Duration // guarded by mu; the longest that was sent for it
 }
 
 // propose is a fresh ballot for an extend, above all that were sent, unless the
 // grant was released: an extend sent after would bring it back.
-func (g *grant) propose(b *ballots) (q int64, ok bool) {
+func (g *grant) propose(b *ballots, life time.Duration) (q int64, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.over {
 		return 0, false
 	}
-	g.high = b.next(g.high)
+	g.high, g.life = b.next(g.high), max(g.life, life)
 	return g.high, true
 }
 
-// finish bars further extends and returns the ballot that the release must carry.
-func (g *grant) finish() (h int64) {
+// finish bars further extends, and returns the ballot that the release must carry and
+// the longest life that was sent.
+func (g *grant) finish() (h int64, life time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.over = true
-	return g.high
+	return g.high, g.life
 }
 
 // adopt makes a grant of a value that was acquired elsewhere. Its ledger is

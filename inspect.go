@@ -46,7 +46,7 @@ func (r *Redlock) Inspect(ctx context.Context, name string) (*Status, error) {
 		return nil, fail("inspect", name, fmt.Errorf("%w: Inspect(\"\"): the name must not be empty", ErrInvalidOption))
 	}
 	k := keysOf(name)
-	look := newCall(inspectScript, name, nil, []keySet{newKeySet(inspectScript, k.lock, k.fence, k.queue)})
+	look := newCall(inspectScript, name, &r.eyes, []keySet{newKeySet(inspectScript, k.lock, k.fence, k.queue)})
 	values := make([]string, len(r.nodes))
 	rd := r.actOnPoolsAsync(ctx, r.config.timeout(), request{
 		ask: func(ctx context.Context, n *node) reply {
@@ -167,7 +167,7 @@ func (r *Redlock) Break(ctx context.Context, name string) error {
 				mine = seen
 			}
 			id, ballot := splitValue(mine)
-			return n.eval(ctx, newCall(breakScript, name, nil, sets, mine, id, strconv.FormatInt(ballot, 10),
+			return n.eval(ctx, newCall(breakScript, name, &r.eyes, sets, mine, id, strconv.FormatInt(ballot, 10),
 				milliseconds(max(life, r.config.expiry)), retentionArg, skewArg))
 		},
 		count: func(_ *node, a reply) vote {

@@ -18,7 +18,7 @@ const (
 // its ballot) and drop the key (one expiry later).
 type janitor struct {
 	mu      sync.Mutex
-	owed    map[string]*debt // guarded by mu; by identity
+	owed    map[string]*debt // guarded by mu; by name and identity
 	running bool             // guarded by mu
 }
 

@@ -92,7 +92,7 @@ func (l *lanes) limit() int {
 
 // heard notes whether the node has answered, and how fast.
 func (n *node) heard(err error, took time.Duration) {
-	if err == nil || permanent(err) {
+	if err == nil || spoke(err) {
 		// Creeps up, so that a way that became longer is noticed.
 		if old := n.trip.Load(); old == 0 || int64(took) < old {
 			n.trip.Store(int64(took))

@@ -12,12 +12,14 @@ import (
 // its socket never does.
 type limit struct {
 	parent   context.Context // for its values
+	patience context.Context // ends it early: Close has given up
 	deadline time.Time
 
 	mu    sync.Mutex
 	err   error         // guarded by mu
 	done  chan struct{} // guarded by mu; nil until asked for
 	timer *time.Timer   // guarded by mu; ends it at the deadline
+	stop  func() bool   // guarded by mu; no longer waits for patience
 }
 
 func (l *limit) Deadline() (time.Time, bool) { return l.deadline, true }
@@ -42,6 +44,7 @@ func (l *limit) Done() <-chan struct{} {
 			close(l.done)
 		} else {
 			l.timer = time.AfterFunc(time.Until(l.deadline), func() { l.end(context.DeadlineExceeded) })
+			l.stop = context.AfterFunc(l.patience, func() { l.end(context.Canceled) })
 		}
 	}
 	return l.done
@@ -61,6 +64,7 @@ func (l *limit) endLocked(err error) {
 	l.err = err
 	if l.done != nil {
 		l.timer.Stop()
+		l.stop()
 		close(l.done)
 	}
 }

@@ -250,14 +250,15 @@ func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 	started := time.Now()
 	ctx = m.eyes.start(ctx, "unlock", m.name)
 	err := m.release(ctx, g)
-	m.eyes.done(ctx, VerbEvent{Verb: "unlock", Name: m.name, Err: err, Duration: time.Since(started), Token: g.token, Degraded: g.degraded.Load()})
+	m.eyes.done(ctx, VerbEvent{Verb: "unlock", Name: m.name, Err: err, Duration: time.Since(started), Token: g.token, Degraded: err == nil && g.degraded.Load()})
 	return err == nil, err
 }
 
 func (m *Mutex) release(ctx context.Context, g *grant) error {
 	now := time.Now()
 	expired := !g.lease.alive(now)
-	high := g.finish()
+	high, life := g.finish()
+	life = max(life, m.config.expiry)
 	if g.ticket != "" {
 		m.r.wakes.freed(m.name, g.ticket)
 	}
@@ -274,7 +275,7 @@ func (m *Mutex) release(ctx context.Context, g *grant) error {
 		ask: func(ctx context.Context, n *node) reply { return n.release(ctx, back) },
 		count: func(n *node, a reply) vote {
 			if g.won == nil || g.won.mayHold(n.index) {
-				m.released(n, a, g.id, back)
+				m.released(n, a, g.id, back, life)
 			}
 			// A node that never granted confirms by being as the ledger says.
 			if a.err == nil && (a.code == codeReleased || !expected[n.index]) {
@@ -379,7 +380,7 @@ func (m *Mutex) ExtendFor(ctx context.Context, d time.Duration) (bool, error) {
 	started := time.Now()
 	ctx = m.eyes.start(ctx, "extend", m.name)
 	err := m.extend(ctx, g, c.expiry)
-	m.eyes.done(ctx, VerbEvent{Verb: "extend", Name: m.name, Err: err, Duration: time.Since(started), Token: g.token, Nodes: g.lease.count(time.Now()), Degraded: g.degraded.Load()})
+	m.eyes.done(ctx, VerbEvent{Verb: "extend", Name: m.name, Err: err, Duration: time.Since(started), Token: g.token, Nodes: g.lease.count(time.Now()), Degraded: err == nil && g.degraded.Load()})
 	return err == nil, err
 }
 
@@ -405,7 +406,7 @@ func (m *Mutex) touch(ctx context.Context, g *grant, d time.Duration, then func(
 	if !g.lease.alive(time.Now()) {
 		return nil, ErrExpired
 	}
-	q, ok := g.propose(m.r.clock)
+	q, ok := g.propose(m.r.clock, d)
 	if !ok {
 		return nil, ErrNotHeld
 	}

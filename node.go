@@ -110,8 +110,9 @@ func (n *node) evalOne(ctx context.Context, c *call, set int) reply {
 	r.sent = time.Now()
 	ints, err := c.send(ctx, n.pool, set, buffer[:0])
 	r.received = time.Now()
-	n.heard(err, r.received.Sub(r.sent))
-	r.unsent = neverSent(err)
+	if r.unsent = neverSent(err); !errors.Is(err, pool.ErrNotSent) {
+		n.heard(err, r.received.Sub(r.sent))
+	}
 	if err == nil {
 		err = r.decode(s, ints)
 	}
@@ -135,7 +136,7 @@ func neverSent(err error) bool {
 		return false // before op, which is allocated
 	}
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	return errors.Is(err, pool.ErrNotSent) || errors.As(err, &op) && op.Op == "dial"
 }
 
 // heed learns from the clock in a reply. A node whose clock is out of line with

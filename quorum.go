@@ -99,7 +99,7 @@ func (r *Redlock) actOnPoolsAsync(ctx context.Context, timeout time.Duration, q 
 		left:    len(r.nodes),
 		hoped:   make([]bool, len(r.nodes)),
 	}
-	rd.parent, rd.deadline = ctx, time.Now().Add(timeout)
+	rd.parent, rd.patience, rd.deadline = ctx, r.patience, time.Now().Add(timeout)
 	r.tasks.add(len(r.nodes))
 	for i, n := range r.nodes {
 		if !n.suspect() {
@@ -219,7 +219,12 @@ func (rd *round) wait(ctx context.Context) (verdict, []reply) {
 	rd.votes.Lock()
 	defer rd.votes.Unlock()
 	if rd.outcome == won {
-		return won, rd.replies // nothing is written to them any more
+		for i := range rd.replies { // nothing else is written to them any more
+			if a := &rd.replies[i]; !a.counted && !rd.hoped[i] {
+				a.err = rd.nodes[i].fault(errNodeSuspect)
+			}
+		}
+		return won, rd.replies
 	}
 	return lost, rd.lostReplies(silent)
 }

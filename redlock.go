@@ -29,6 +29,7 @@ type Redlock struct {
 	patience context.Context // ends when Close gives up waiting
 	giveUp   context.CancelFunc
 
+	eyes  eyes // for what belongs to no mutex
 	wakes *wakes
 	turns turns
 	trip  atomic.Int64 // smoothed time to a decision, ns
@@ -49,6 +50,7 @@ func New(pools []pool.Pool, opts ...Option) (*Redlock, error) {
 	r.life, r.end = context.WithCancel(context.Background())
 	r.closing = r.life.Done()
 	r.patience, r.giveUp = context.WithCancel(context.Background())
+	r.eyes = newEyes(r.config.observer, r.config.logger)
 	r.wakes = newWakes(r, len(pools))
 	r.turns.names = map[string]*turnQueue{}
 	r.renewals = renewals{r: r, wake: make(chan struct{}, 1)}
@@ -131,7 +133,9 @@ func (t *tasks) done() {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.flushLocked()
+	if t.n.Load() == 0 { // and not more by now, for which idle waits
+		t.flushLocked()
+	}
 }
 
 // idle is closed once nothing runs.

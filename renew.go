@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +18,7 @@ type hold struct {
 	cancel context.CancelCauseFunc
 	margin time.Duration
 	until  time.Time // of WithMaxHold; zero: no limit
+	lost   atomic.Bool
 
 	// Guarded by the scheduler's mu.
 	index   int       // in the heap, -1 when not scheduled
@@ -86,7 +88,7 @@ func (h *hold) why() error {
 }
 
 func (h *hold) lose(why error) {
-	if context.Cause(h.ctx.Context) == nil {
+	if h.lost.CompareAndSwap(false, true) && context.Cause(h.ctx.Context) == nil {
 		h.m.eyes.lost(h.ctx.Context, h.m.name, why)
 	}
 	h.cancel(why)
@@ -279,7 +281,9 @@ func (s *renewals) renew(h *hold) {
 	_, err := h.m.touch(ctx, h.grant, h.m.config.expiry, func(v verdict) {
 		e := VerbEvent{Verb: "renew", Name: h.m.name, Duration: time.Since(started), Token: h.grant.token,
 			Nodes: h.grant.lease.count(time.Now())}
-		if v != won {
+		if v == won {
+			e.Degraded = e.Nodes < len(h.m.r.nodes)
+		} else {
 			e.Err = fail("renew", h.m.name, ErrExtendFailed, ErrNoQuorum)
 		}
 		h.m.eyes.done(ctx, e)

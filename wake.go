@@ -17,6 +17,9 @@ const (
 	lastResubscribe  = 5 * time.Second
 )
 
+// maxWinners bounds what is kept of grants.
+const maxWinners = 10_000
+
 // wakes is the other end of hand-over: one channel per client, subscribed on each
 // node from the first time that somebody has to wait until Close. A notice names
 // the lock that became free.
@@ -149,6 +152,9 @@ func (h *wakes) won(w *waiter) (ticket string) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if len(h.winners) >= maxWinners {
+		clear(h.winners) // those that were never unlocked; it only saves a call
+	}
 	h.winners[w.m.name] = ticket
 	return ticket
 }
@@ -174,7 +180,7 @@ func (h *wakes) all(n *node) {
 // passOn runs the leave script for a member, in the background.
 func (r *Redlock) passOn(n *node, name, member string) {
 	k := keysOf(name)
-	leave := newCall(leaveScript, name, nil, []keySet{newKeySet(leaveScript, k.lock, k.queue)}, member)
+	leave := newCall(leaveScript, name, &r.eyes, []keySet{newKeySet(leaveScript, k.lock, k.queue)}, member)
 	r.background(context.Background(), n, r.config.timeout(), errand{
 		ask: func(ctx context.Context, n *node) reply { return n.leave(ctx, leave) },
 	})

@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/sha1" //nolint:gosec // EVALSHA names scripts by SHA-1; nothing here is secret.
 	"encoding/hex"
+	"errors"
 )
 
 // A Script is a Lua script that replies with an array of integers.
@@ -34,6 +35,10 @@ func (s *Script) Source() string { return s.source }
 
 // Hash is the lower-case hexadecimal SHA-1 of the source, for EVALSHA.
 func (s *Script) Hash() string { return s.hash }
+
+// ErrNotSent may be wrapped by an adapter's error when it is sure that no part of the
+// request has left: nothing needs to be undone then.
+var ErrNotSent = errors.New("not sent")
 
 // Pool runs scripts on one node.
 //

@@ -2,6 +2,7 @@ package redigo
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -107,7 +108,7 @@ func (b *batches) lead(batch []*command) {
 // run sends a batch and takes in the replies; batch[0] is the caller's own. It
 // reports whether the node has answered.
 func (b *batches) run(batch []*command) (ok bool) {
-	c, err := b.pool.GetContext(batch[0].ctx)
+	c, err := b.pool.GetContext(patient(batch))
 	if err != nil {
 		for i, m := range batch {
 			m.end(i, nil, err)
@@ -124,17 +125,34 @@ func (b *batches) run(batch []*command) (ok bool) {
 		m.end(0, reply, err)
 		return err == nil
 	}
-	return pipeline(c, batch)
+	return pipeline(patient(batch), c, batch)
+}
+
+// patient is the context of the member with the most time. The connection is the
+// batch's: one that has less must not end it for the others, and its caller does not
+// wait for longer than it wants.
+func patient(batch []*command) context.Context {
+	ctx := batch[0].ctx
+	most, ok := ctx.Deadline()
+	for _, m := range batch[1:] {
+		deadline, has := m.ctx.Deadline()
+		if ok && (!has || deadline.After(most)) {
+			ctx, most, ok = m.ctx, deadline, has
+		}
+	}
+	return ctx
 }
 
 // pipeline sends the commands of a batch in one write, but not those that have
 // waited for longer than they had time: nobody counts on them any more.
-func pipeline(c redis.Conn, batch []*command) (ok bool) {
+func pipeline(ctx context.Context, c redis.Conn, batch []*command) (ok bool) {
 	var broken error
 	const unsent, sent, unknown = 0, 1, 2
 	state := make([]uint8, len(batch))
 	for i, m := range batch {
-		if m.err = m.ctx.Err(); m.err == nil && broken == nil {
+		if err := m.ctx.Err(); err != nil {
+			m.err = fmt.Errorf("redigo: %w: %w", pool.ErrNotSent, err)
+		} else if broken == nil {
 			broken = c.Send("EVALSHA", m.words...)
 			state[i] = sent
 		}
@@ -149,7 +167,7 @@ func pipeline(c redis.Conn, batch []*command) (ok bool) {
 			err = broken
 		}
 		if err == nil && state[i] == sent {
-			reply, err = receive(m.ctx, c)
+			reply, err = receive(ctx, c)
 			ok = ok || err == nil
 		}
 		if noScript(err) {
