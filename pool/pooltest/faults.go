@@ -216,7 +216,8 @@ func sentOnce(t *testing.T, open Factory) {
 	t.Run("connection lost before the reply", func(t *testing.T) {
 		before := counted(t, s, "n")
 		for i := range 5 {
-			proxy.Delay(0, time.Minute)
+			// Long enough to be seen, short enough for a client that has yet to connect.
+			proxy.Delay(0, 400*time.Millisecond)
 			result := make(chan error, 1)
 			send := func() {
 				_, err := p.Eval(ctxFor(t, settle), count, []string{"n"})

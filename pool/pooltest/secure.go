@@ -33,7 +33,7 @@ var (
 		"~lock:*", "&redlock:wake:*",
 		"+eval", "+evalsha",
 		"+get", "+set", "+del", "+exists", "+pttl", "+pexpire", "+time",
-		"+zadd", "+zrem", "+zrank", "+zcard", "+zpopmin", "+publish",
+		"+zadd", "+zrem", "+zrank", "+zrange", "+zcard", "+zpopmin", "+publish",
 		"+subscribe",
 	}
 	GuardRight = "+info"

@@ -54,6 +54,7 @@ func StartCluster(t testing.TB) []string {
 type Sentinel struct {
 	Addr, Master string // of the sentinel, and the name it has for the master
 	sentinel     *testutil.Server
+	first        *testutil.Server // the master at the start
 }
 
 // StartSentinel starts one. The test must not be parallel: a wrapper is put into
@@ -84,7 +85,7 @@ func StartSentinel(t *testing.T) *Sentinel {
 	require.NoError(t, os.WriteFile(wrapper, fmt.Appendf(nil, "#!/bin/sh\nexec '%s' '%s' \"$@\"\n", bin, conf), 0o700)) //nolint:gosec // it is run
 	before, had := os.LookupEnv("REDIS_SERVER")
 	t.Setenv("REDIS_SERVER", wrapper)
-	s := &Sentinel{Master: "main", sentinel: testutil.StartRedis(t, "--sentinel")}
+	s := &Sentinel{Master: "main", first: master, sentinel: testutil.StartRedis(t, "--sentinel")}
 	if had {
 		t.Setenv("REDIS_SERVER", before)
 	} else {
@@ -98,7 +99,8 @@ func StartSentinel(t *testing.T) *Sentinel {
 	return s
 }
 
-// FailOver makes the replica the master, and returns when the sentinel says so.
+// FailOver makes the replica the master, once, and returns when the old one has
+// become its replica: until then both take writes.
 func (s *Sentinel) FailOver(t testing.TB) {
 	t.Helper()
 	where := func() string {
@@ -112,4 +114,8 @@ func (s *Sentinel) FailOver(t testing.TB) {
 		return err == nil // the replica may not have been judged fit yet
 	}, "the fail-over has begun")
 	testutil.Eventually(t, settle, func() bool { return where() != before }, "the replica is the master")
+	testutil.Eventually(t, settle, func() bool {
+		text, err := redis.String(s.first.Do("INFO", "replication"))
+		return err == nil && strings.Contains(text, "role:slave") && strings.Contains(text, "master_link_status:up")
+	}, "the old master is in step")
 }

@@ -120,4 +120,6 @@ func TestOverSentinel(t *testing.T) {
 	})
 }
 
-func TestCompilesOnlyItsClient(t *testing.T) { pooltest.OnlyClient(t, "github.com/valkey-io/valkey-go") }
+func TestCompilesOnlyItsClient(t *testing.T) {
+	pooltest.OnlyClient(t, "github.com/valkey-io/valkey-go")
+}
