@@ -41,7 +41,7 @@ func (c *breakCommand) Run(s streams) error {
 	if !c.Yes && !isTerminal(s.in) {
 		return usagef("no terminal to ask on: give --yes to break %q", c.Name)
 	}
-	service, err := c.service(s)
+	service, err := c.service(s, redlock.WithNodeTimeout(patience))
 	if err != nil {
 		return err
 	}

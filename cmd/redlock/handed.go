@@ -62,7 +62,7 @@ func (c *unlockCommand) Run(s streams) error {
 	return c.act(s, func(ctx context.Context, m *redlock.Mutex) error {
 		_, err := m.UnlockContext(ctx)
 		return err
-	})
+	}, redlock.WithNodeTimeout(patience))
 }
 
 func (c *handedOver) act(s streams, verb func(context.Context, *redlock.Mutex) error, opts ...redlock.Option) error {

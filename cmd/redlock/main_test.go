@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"regexp"
@@ -20,6 +21,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Scripts mostly wait, for expiries and for other processes: more of them at once
+	// than there are cores. A -parallel on the command line is parsed later and wins.
+	if f := flag.Lookup("test.parallel"); f != nil && runtime.GOMAXPROCS(0) < 4 {
+		f.Value.Set("4") //nolint:errcheck // a number
+	}
 	testscript.Main(m, map[string]func(){
 		"redlock":     func() { os.Exit(redlockMain()) },
 		"witness-job": func() { os.Exit(witnessJob()) },

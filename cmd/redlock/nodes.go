@@ -148,6 +148,10 @@ func openService(endpoints []endpoint, opts ...redlock.Option) (*service, error)
 	return s, err
 }
 
+// patience is the node timeout of commands that look at a lock or give it away: no
+// validity runs out meanwhile, and an answer that is late is better than none.
+const patience = 2 * time.Second
+
 // closeBound is how long the last replies may take. Every release was sent by then, and
 // a quorum has confirmed it; what a dead node still holds expires.
 const closeBound = 500 * time.Millisecond

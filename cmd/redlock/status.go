@@ -44,7 +44,7 @@ func (c *statusCommand) Run(s streams) error {
 	if c.Interval < 10*time.Millisecond {
 		return usagef("--interval must be at least 10ms")
 	}
-	service, err := c.service(s)
+	service, err := c.service(s, redlock.WithNodeTimeout(patience))
 	if err != nil {
 		return err
 	}
