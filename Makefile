@@ -5,7 +5,7 @@ BIN     := .cache/bin
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test check soak bench fuzz demo cover fmt
+.PHONY: help setup test check soak bench fuzz demo cover fmt model
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ check: $(BIN)/staticcheck $(BIN)/gofumpt $(BIN)/govulncheck ## format, vet, stat
 	GOOS=windows go vet ./...
 	GOARCH=386 CGO_ENABLED=0 go vet ./...
 	.ci/vulncheck
+
+model: ## explore the protocol exhaustively, and find each known bad variant (minutes)
+	go run ./internal/model/cmd/explore
 
 soak: setup ## long runs with faults (minutes)
 	REDLOCK_SOAK=1 go test -race -run Soak -timeout 30m ./...

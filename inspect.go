@@ -133,7 +133,8 @@ func quorumEnds(lives []time.Duration, quorum int) time.Duration {
 // Break takes a lock from whoever holds it, for the holder that does not come
 // back. Its next extend is refused, and with Hold its context ends then; until
 // then, one expiry at most, it does not know, and only its token keeps it out of
-// the resource. The next grant has a higher token.
+// the resource. The next grant has a higher token. Where an attempt is broken that has
+// not won yet, it may still win, with a token below one granted in between.
 //
 // An error matches ErrNotHeld when no node holds the lock, ErrNoQuorum when too
 // few nodes answered, ErrTaken when another holder came between, or is ctx's.
@@ -168,7 +169,7 @@ func (r *Redlock) Break(ctx context.Context, name string) error {
 			}
 			id, ballot := splitValue(mine)
 			return n.eval(ctx, newCall(breakScript, name, &r.eyes, sets, mine, id, strconv.FormatInt(ballot, 10),
-				milliseconds(max(life, r.config.expiry)), retentionArg, skewArg))
+				milliseconds(max(life, r.config.expiry)+retention), retentionArg, skewArg))
 		},
 		count: func(_ *node, a reply) vote {
 			if a.err == nil && a.code != codeOtherOwner {

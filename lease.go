@@ -26,6 +26,7 @@ type lease struct {
 	mu     sync.Mutex
 	until  []time.Time // guarded by mu; zero: the node does not hold it
 	quorum int
+	begun  bool // guarded by mu; it was seen with a quorum
 	ended  bool // guarded by mu
 	// adopted grants are owned without having been acquired here; their ledger
 	// begins with the first quorum of entries.
@@ -37,11 +38,11 @@ func newLease(nodes, quorum int) *lease {
 }
 
 // record notes that node i keeps the grant at least until then. begin lets the
-// entries of a first acquire in before there is a quorum of them.
+// entries of an acquire in until there has been a quorum of them.
 func (l *lease) record(i int, until, now time.Time, begin bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !begin && !l.aliveLocked(now) {
+	if (!begin || l.begun) && !l.aliveLocked(now) {
 		return
 	}
 	// Nodes never shorten a life, so neither does the ledger.
@@ -84,7 +85,7 @@ func (l *lease) aliveLocked(now time.Time) bool {
 		return false
 	}
 	if l.countLocked(now) >= l.quorum {
-		l.adopted = false
+		l.adopted, l.begun = false, true
 		return true
 	}
 	if l.adopted {
