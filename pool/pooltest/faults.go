@@ -232,9 +232,8 @@ func sentOnce(t *testing.T, open Factory) {
 				}
 				return counted(t, s, "n") > before+i
 			}, "it was executed")
-			// From now on a second try would succeed.
-			proxy.Delay(0, 0)
 			proxy.Reset()
+			proxy.Delay(0, 0) // a second try would succeed
 			require.Error(t, <-result, "what became of it is not known")
 			works(t, p)
 			require.Equal(t, before+i+1, counted(t, s, "n"))
