@@ -21,8 +21,8 @@ check: $(BIN)/staticcheck $(BIN)/gofumpt $(BIN)/govulncheck ## format, vet, stat
 		{ printf 'run make fmt:\n%s\n' "$$unformatted"; exit 1; }
 	go vet work
 	$(BIN)/staticcheck work
-	GOOS=darwin go vet ./...
-	GOOS=windows go vet ./...
+	GOOS=darwin go vet ./... ./cmd/redlock/...
+	GOOS=windows go vet ./... ./cmd/redlock/...
 	GOARCH=386 CGO_ENABLED=0 go vet ./...
 	.ci/vulncheck
 
@@ -30,7 +30,7 @@ model: ## explore the protocol exhaustively, and find each known bad variant (mi
 	go run ./internal/model/cmd/explore
 
 soak: setup ## long runs with faults (minutes)
-	REDLOCK_SOAK=1 go test -race -run Soak -timeout 30m ./...
+	REDLOCK_SOAK=1 go test -race -run Soak -timeout 30m work
 
 bench: setup ## the comparison with other libraries, on real servers
 	cd bench && go run .

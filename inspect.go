@@ -87,20 +87,33 @@ func (r *Redlock) Inspect(ctx context.Context, name string) (*Status, error) {
 // ballots tell holders apart.
 func (s *Status) findHolder(quorum int, replies []reply) {
 	type holder struct {
-		value string
-		token int64
+		id    string // nodes may hold a grant under an earlier ballot of its attempt
+		token int64  // where values cannot be read
 	}
-	ttls := map[holder][]time.Duration{}
+	held := map[holder][]int{}
 	for i := range replies {
 		if a := &replies[i]; a.err == nil && a.code == 1 {
-			h := holder{s.Nodes[i].Value, a.ballot}
-			ttls[h] = append(ttls[h], s.Nodes[i].TTL)
+			h := holder{token: a.ballot}
+			if value := s.Nodes[i].Value; value != "" {
+				id, _ := splitValue(value)
+				h = holder{id: id}
+			}
+			held[h] = append(held[h], i)
 		}
 	}
-	for h, t := range ttls {
-		if len(t) >= quorum {
-			s.Held, s.Value, s.Token, s.TTL = true, h.value, h.token, quorumEnds(t, quorum)
+	for _, nodes := range held {
+		if len(nodes) < quorum {
+			continue
 		}
+		var lives []time.Duration
+		for _, i := range nodes {
+			n := &s.Nodes[i]
+			lives = append(lives, n.TTL)
+			if !s.Held || n.Token > s.Token {
+				s.Held, s.Value, s.Token = true, n.Value, n.Token
+			}
+		}
+		s.TTL = quorumEnds(lives, quorum)
 	}
 }
 

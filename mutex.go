@@ -402,7 +402,7 @@ func (m *Mutex) extend(ctx context.Context, g *grant, d time.Duration) error {
 
 // touch starts one round of an extend. Every reply, early or late, goes into the
 // ledger.
-func (m *Mutex) touch(ctx context.Context, g *grant, d time.Duration, then func(verdict)) (*round, error) {
+func (m *Mutex) touch(ctx context.Context, g *grant, d time.Duration, then func(*round, verdict)) (*round, error) {
 	if !g.lease.alive(time.Now()) {
 		return nil, ErrExpired
 	}

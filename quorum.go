@@ -82,7 +82,7 @@ type request struct {
 	// nil.
 	leash func(r reply) time.Duration
 	// then is called once, at the decision, if not nil.
-	then func(verdict)
+	then func(rd *round, v verdict)
 }
 
 // actOnPoolsAsync asks every node at once and returns before any has answered.
@@ -183,7 +183,7 @@ func (rd *round) hurry(a reply) {
 func (rd *round) announce(v verdict) {
 	close(rd.decided)
 	if rd.then != nil {
-		rd.then(v)
+		rd.then(rd, v)
 	}
 }
 
@@ -243,6 +243,13 @@ func (rd *round) all(ctx context.Context) []reply {
 	rd.votes.Lock()
 	defer rd.votes.Unlock()
 	return rd.lostReplies(silent)
+}
+
+// snapshot is the replies so far.
+func (rd *round) snapshot() []reply {
+	rd.votes.Lock()
+	defer rd.votes.Unlock()
+	return rd.lostReplies(nil)
 }
 
 // lostReplies are the replies to a lost round so far, with an error for nodes that

@@ -19,6 +19,7 @@ type hold struct {
 	margin time.Duration
 	until  time.Time // of WithMaxHold; zero: no limit
 	lost   atomic.Bool
+	reason atomic.Pointer[error] // why the last renewal won no quorum
 
 	// Guarded by the scheduler's mu.
 	index   int       // in the heap, -1 when not scheduled
@@ -84,7 +85,10 @@ func (h *hold) why() error {
 	if !h.until.IsZero() && reached(time.Now(), h.until) {
 		return fmt.Errorf("%w: %q was held for as long as WithMaxHold(%v) allows", ErrLost, h.m.name, h.m.config.maxHold)
 	}
-	return fmt.Errorf("%w: %q could not be renewed on a quorum of nodes in time", ErrLost, h.m.name)
+	if reason := h.reason.Load(); reason != nil {
+		return fmt.Errorf("%w: %q could not be renewed: %w", ErrLost, h.m.name, *reason)
+	}
+	return fmt.Errorf("%w: %q could not be renewed in time", ErrLost, h.m.name)
 }
 
 func (h *hold) lose(why error) {
@@ -278,13 +282,15 @@ func (s *renewals) sweep(now time.Time) (next time.Time, ok bool) {
 func (s *renewals) renew(h *hold) {
 	started := time.Now()
 	ctx := h.m.eyes.start(context.WithoutCancel(h.ctx.Context), "renew", h.m.name)
-	_, err := h.m.touch(ctx, h.grant, h.m.config.expiry, func(v verdict) {
+	_, err := h.m.touch(ctx, h.grant, h.m.config.expiry, func(rd *round, v verdict) {
 		e := VerbEvent{Verb: "renew", Name: h.m.name, Duration: time.Since(started), Token: h.grant.token,
 			Nodes: h.grant.lease.count(time.Now())}
 		if v == won {
 			e.Degraded = e.Nodes < len(h.m.r.nodes)
 		} else {
-			e.Err = fail("renew", h.m.name, ErrExtendFailed, ErrNoQuorum)
+			why := h.m.lostTo(ctx, rd.snapshot(), codeGone, codeOtherHolder)
+			h.reason.Store(&why[0])
+			e.Err = fail("renew", h.m.name, append([]error{ErrExtendFailed}, why...)...)
 		}
 		h.m.eyes.done(ctx, e)
 		s.renewed(h, v)
