@@ -5,7 +5,7 @@ BIN     := .cache/bin
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test check soak bench fuzz demo cover fmt model
+.PHONY: help setup test check soak bench fuzz demo cover fmt model sim
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,10 @@ check: $(BIN)/staticcheck $(BIN)/gofumpt $(BIN)/govulncheck ## format, vet, stat
 
 model: ## explore the protocol exhaustively, and find each known bad variant (minutes)
 	go run ./internal/model/cmd/explore
+
+SIM_COUNT ?= 20000
+sim: ## seeded schedules of faults in virtual time; SIM_SEED=n runs one twice (minutes)
+	SIM_SEED=$(SEED) SIM_COUNT=$(SIM_COUNT) go test -count=1 -timeout 30m -v ./internal/sim
 
 soak: setup ## long runs with faults (minutes)
 	REDLOCK_SOAK=1 go test -race -run Soak -timeout 30m work

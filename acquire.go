@@ -29,6 +29,7 @@ type refusal struct {
 	split  bool  // no holder is seen on a quorum: nobody may be there to call
 	held   bool  // one holder was seen on a quorum: it is there
 	behind int   // holders seen whose ballots are lower than the attempt's
+	ballot int64 // the attempt's
 }
 
 // taken is what the refusal says of a holder, nil if nothing.
@@ -287,7 +288,7 @@ func (m *Mutex) releaseCall(id string, high int64, handOver bool) *call {
 
 // judge says why the replies to ballot p make no grant.
 func (m *Mutex) judge(replies []reply, p int64) *refusal {
-	no := &refusal{faults: failed(replies), rank: -1, free: -1}
+	no := &refusal{faults: failed(replies), rank: -1, free: -1, ballot: p}
 	taken := &TakenError{Name: m.name}
 	free := make([]int64, 0, len(replies)) // ms until each node is free
 	mend := 0

@@ -2,6 +2,8 @@ package redlock
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -20,6 +22,7 @@ type janitor struct {
 	mu      sync.Mutex
 	owed    map[string]*debt // guarded by mu; by name and identity
 	running bool             // guarded by mu
+	debts   int              // guarded by mu; counts them
 }
 
 type debt struct {
@@ -27,6 +30,7 @@ type debt struct {
 	timeout time.Duration
 	until   time.Time
 	last    error
+	number  int // the oldest first
 }
 
 // owe hands a release over to the janitor of n.
@@ -37,6 +41,8 @@ func (r *Redlock) owe(n *node, id string, d *debt) {
 	if j.owed == nil {
 		j.owed = map[string]*debt{}
 	}
+	j.debts++
+	d.number = j.debts
 	j.owed[id] = d
 	if !j.running {
 		j.running = true
@@ -81,13 +87,15 @@ const (
 func (r *Redlock) sweep(n *node) swept {
 	j := &n.janitor
 	j.mu.Lock()
-	due := make(map[string]*debt, len(j.owed))
-	for id, d := range j.owed {
-		due[id] = d
+	due := slices.SortedFunc(maps.Keys(j.owed), func(a, b string) int { return j.owed[a].number - j.owed[b].number })
+	debts := make([]*debt, len(due))
+	for i, id := range due {
+		debts[i] = j.owed[id]
 	}
 	j.mu.Unlock()
 	progress, silent := sweptNone, false
-	for id, d := range due {
+	for i, id := range due {
+		d := debts[i]
 		if !silent {
 			ctx, cancel := r.backgroundContext(context.Background(), d.timeout)
 			a := n.release(ctx, &d.call)

@@ -3,7 +3,6 @@ package redlock
 import (
 	"context"
 	"errors"
-	mrand "math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
@@ -330,7 +329,7 @@ func (m *Mutex) patience(attempts, tries, splits int, no *refusal) (d time.Durat
 	case no.split:
 		// Nobody may be there to call. The contenders that saw each other come again
 		// in the order of their ballots, each after the undoing of the one before.
-		d, wokenBy = trip+time.Duration(no.behind)*2*trip+mrand.N(trip), wokenByTimer
+		d, wokenBy = trip+time.Duration(no.behind)*2*trip+spread(no.ballot, trip), wokenByTimer
 		if splits > quickSplits {
 			// Whoever left it so does not come back for it: it ends with its keys.
 			d = min(d<<min(splits-quickSplits, 20), longestFirstWait)
@@ -359,6 +358,15 @@ func (m *Mutex) patience(attempts, tries, splits int, no *refusal) (d time.Durat
 		d = min(d, m.config.delay(attempts))
 	}
 	return d, wokenBy
+}
+
+// spread is a part of d that looks random and follows from a number, so that a
+// simulation can be run again.
+func spread(n int64, d time.Duration) time.Duration {
+	x := uint64(n) * 0x9e3779b97f4a7c15 // the mixing steps of SplitMix64
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return time.Duration((x ^ x>>31) % uint64(max(d, 1)))
 }
 
 // refused is the error of a failed acquire, nil without a refusal.

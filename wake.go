@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	mrand "math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -100,7 +99,7 @@ func (h *wakes) subscribe(n *node, s pool.Subscriber) {
 		if permanent(err) {
 			pause = lastResubscribe
 		}
-		timer := time.NewTimer(pause/2 + mrand.N(pause))
+		timer := time.NewTimer(pause/2 + spread(time.Now().UnixNano()+int64(n.index), pause))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
