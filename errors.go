@@ -162,14 +162,14 @@ func faultList(errs []error) string {
 // somebody changes it (redis.io "RESP protocol", simple errors).
 var permanentCodes = []string{"NOAUTH", "WRONGPASS", "NOPERM", "READONLY", "WRONGTYPE", "OOM", "MISCONF", "ERR unknown command",
 	"ERR Protocol error: unauthenticated",
-	"ERR AUTH", "ERR invalid password", "ERR Client sent AUTH", "ERR The user executing the script can't"}
+	"ERR AUTH", "ERR invalid password", "ERR Client sent AUTH", "ERR The user executing the script can't", "ERR ACL failure in script"}
 
 // spoke reports whether an error is the node's own reply, which starts with a code in
 // capitals: whatever is wrong, the node is there.
 func spoke(err error) bool {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		code, _, found := strings.Cut(e.Error(), " ")
-		if found && len(code) >= 3 && strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
+		if strings.HasPrefix(code, "@user_script") || found && len(code) >= 3 && strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
 			return true
 		}
 	}
@@ -193,8 +193,9 @@ func permanent(err error) bool {
 				return true
 			}
 		}
-		// A server quotes the code of an error inside a script.
-		if strings.HasPrefix(text, "ERR Error running script") {
+		// A server quotes the code of an error inside a script; before Redis 7 also of
+		// what a script returns of a failed pcall.
+		if strings.HasPrefix(text, "ERR Error running script") || strings.HasPrefix(text, "@user_script") {
 			return strings.Contains(text, "WRONGTYPE") || strings.Contains(text, "OOM ") || strings.Contains(text, "NOPERM") ||
 				strings.Contains(text, "can't run this command") || strings.Contains(text, "READONLY")
 		}

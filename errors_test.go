@@ -147,7 +147,7 @@ func TestErrorsOfEveryVerb(t *testing.T) {
 		{"expired", verbsOfExtend, short, func(s *scene) { s.lock(); s.expire() }, []string{"ErrExtendFailed", "ErrExpired"}, false, false},
 		{"expired and taken", verbsOfExtend, short, func(s *scene) { s.lock(); s.expire(); s.rival() }, []string{"ErrExtendFailed", "ErrExpired"}, false, false},
 		{"stolen", verbsOfExtend, none, func(s *scene) { s.lock(); s.steal() }, []string{"ErrExtendFailed", "ErrTaken"}, true, false},
-		{"no quorum", verbsOfExtend, none, func(s *scene) { s.lock(); s.down(2) }, []string{"ErrExtendFailed", "ErrNoQuorum"}, false, true},
+		{"no quorum", verbsOfExtend, none, func(s *scene) { s.lock(); everywhere(s); s.down(2) }, []string{"ErrExtendFailed", "ErrNoQuorum"}, false, true},
 		{"cancelled", verbsOfExtend, none, func(s *scene) { s.lock(); ended(s) }, []string{"ErrExtendFailed", "Canceled"}, false, false},
 		{"too late", verbsOfExtend, none, func(s *scene) { s.lock(); late(s) }, []string{"ErrExtendFailed", "DeadlineExceeded"}, false, false},
 
@@ -157,7 +157,7 @@ func TestErrorsOfEveryVerb(t *testing.T) {
 		{"expired", verbsOfUnlock, short, func(s *scene) { s.lock(); s.expire() }, []string{"ErrExpired"}, false, false},
 		{"expired and taken", verbsOfUnlock, short, func(s *scene) { s.lock(); s.expire(); s.rival() }, []string{"ErrExpired", "ErrTaken"}, true, false},
 		{"stolen", verbsOfUnlock, none, func(s *scene) { s.lock(); s.steal() }, []string{"ErrTaken"}, true, false},
-		{"no quorum", verbsOfUnlock, none, func(s *scene) { s.lock(); s.down(2) }, []string{"ErrNoQuorum"}, false, true},
+		{"no quorum", verbsOfUnlock, none, func(s *scene) { s.lock(); everywhere(s); s.down(2) }, []string{"ErrNoQuorum"}, false, true},
 	} {
 		for verb, call := range c.verbs {
 			t.Run(verb+" "+c.outcome, func(t *testing.T) {
