@@ -40,6 +40,7 @@ func TestSoakManyHeldLocks(t *testing.T) {
 	warm := r.NewMutex("warm")
 	_, err := warm.Hold(t.Context())
 	require.NoError(t, err)
+	alone := runtime.NumGoroutine()
 	var crowd sync.WaitGroup
 	for w := range 64 {
 		crowd.Go(func() {
@@ -52,6 +53,8 @@ func TestSoakManyHeldLocks(t *testing.T) {
 		})
 	}
 	crowd.Wait()
+	// What is still on its way would count as there before.
+	testutil.Eventually(t, settle, func() bool { return runtime.NumGoroutine() <= alone }, "the crowd is gone")
 
 	heap, goroutines := heapInUse(), runtime.NumGoroutine()
 	started := time.Now()
@@ -107,7 +110,7 @@ func TestSoakManyHeldLocks(t *testing.T) {
 	require.Less(t, quiet, goroutines+50)
 	require.Less(t, peak, goroutines+5*1024)
 	if soak && !raceEnabled {
-		require.Less(t, perLock, 2048.0) // of a few locks, what all share is the larger part
+		require.Less(t, perLock, 2560.0) // of a few locks, what all share is the larger part
 	}
 	all = sync.WaitGroup{}
 	for w := range 64 {
