@@ -100,20 +100,22 @@ func (g *grant) degradedBy(replies []reply) {
 	g.degraded.Store(len(failed(replies)) > 0)
 }
 
-// ask touches the grant at one node. A node that says it kept the grant for less than
+// ask touches the grant at one node; mayCreate says that this may bring the key there. A node that says it kept the grant for less than
 // the ledger counted on when the request was sent has failed: its clock runs away, or
 // somebody shortened the key. The entry is a lower bound, taken before the grant or
 // extend it stands for was sent, so no node that keeps time can be below it.
-func (g *grant) ask(ctx context.Context, n *node, c *call) reply {
+func (g *grant) ask(ctx context.Context, n *node, c *call, mayCreate bool) reply {
 	entry := g.lease.entry(n.index)
-	a := n.touch(ctx, c)
-	if g.won != nil && !a.unsent {
+	if g.won != nil && mayCreate {
+		// Before it is sent: a release that fails meanwhile must be owed.
 		g.won.created(n.index)
 	}
+	a := n.touch(ctx, c)
 	ttl := time.Duration(a.ttl) * time.Millisecond
 	if a.err == nil && a.code == codeHeld && ttl >= 0 && !entry.IsZero() && ttl < entry.Sub(a.received) {
 		a.err = n.fault(fmt.Errorf("%w: the lock would have ended there before its time", errNodeClock))
 		g.lease.drop(n.index, a.received)
+		c.eyes.fault(ctx, c.name, a.err)
 	}
 	return a
 }

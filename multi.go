@@ -20,6 +20,9 @@ import (
 func (r *Redlock) NewMultiMutex(names []string, opts ...Option) *Mutex {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	m := r.newMutex(strings.Join(names, ","), names, opts)
+	if len(names) > 1 {
+		m.line = "\x00" + strings.Join(names, "\x00")
+	}
 	if len(names) == 0 {
 		m.config.invalid("NewMultiMutex", names, "needs at least one name")
 	}
@@ -40,6 +43,9 @@ func (n *node) evalAll(ctx context.Context, c *call) reply {
 	for set := 1; set < len(c.sets); set++ {
 		if s == acquireScript && (sum.err != nil || sum.code != codeGranted) {
 			break
+		}
+		if sum.err != nil && ctx.Err() != nil {
+			break // the same silence must not count once for each name
 		}
 		r := n.evalOne(ctx, c, set)
 		sum = worse(s, sum, r)

@@ -16,13 +16,14 @@ import (
 type Mutex struct {
 	r      *Redlock
 	name   string
+	line   string // of turns: the name, told apart from those of several
 	config config
 	eyes   eyes
 	gate   chan struct{} // holds one entry while a grant is out
 
 	// Made once, so that an attempt allocates little.
-	acquireKeys, releaseKeys, touchKeys []keySet // one for each name
-	expiryArg, fenceArg, guardArg       any
+	buryKeys, acquireKeys, releaseKeys, touchKeys []keySet // one for each name
+	expiryArg, fenceArg, guardArg                 any
 
 	mu    sync.Mutex
 	grant *grant // guarded by mu; nil when nothing is held
@@ -42,7 +43,7 @@ func (r *Redlock) NewMutex(name string, opts ...Option) *Mutex {
 }
 
 func (r *Redlock) newMutex(name string, names []string, opts []Option) *Mutex {
-	m := &Mutex{r: r, name: name, config: r.config.with(opts), gate: make(chan struct{}, 1)}
+	m := &Mutex{r: r, name: name, line: name, config: r.config.with(opts), gate: make(chan struct{}, 1)}
 	m.eyes = newEyes(m.config.observer, m.config.logger)
 	for _, name := range names {
 		if name == "" {
@@ -66,6 +67,9 @@ func (r *Redlock) newMutex(name string, names []string, opts []Option) *Mutex {
 func (m *Mutex) addKeys(k keys) {
 	acquire := []string{k.lock, k.fence, k.queue}
 	touch := []string{k.lock, k.fence, k.tombstone}
+	if m.config.value != "" {
+		m.buryKeys = append(m.buryKeys, newKeySet(breakScript, k.lock, k.fence, k.queue, k.tombstone))
+	}
 	m.releaseKeys = append(m.releaseKeys, newKeySet(releaseScript, acquire...))
 	if m.config.guard > 0 {
 		acquire = append(acquire[:3:3], k.marker)
@@ -272,7 +276,17 @@ func (m *Mutex) release(ctx context.Context, g *grant) error {
 	}
 	back := m.releaseCall(g.id, high, true)
 	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
-		ask: func(ctx context.Context, n *node) reply { return n.release(ctx, back) },
+		ask: func(ctx context.Context, n *node) reply {
+			if g.won == nil {
+				// Whoever handed it over may still renew it: that must not bring it back.
+				if a := n.eval(ctx, m.buryCall(g, life)); a.err != nil {
+					return a
+				} else if a.code == codeReleased {
+					return a
+				}
+			}
+			return n.release(ctx, back)
+		},
 		count: func(n *node, a reply) vote {
 			if g.won == nil || g.won.mayHold(n.index) {
 				m.released(n, a, g.id, back, life)
@@ -417,11 +431,17 @@ func (m *Mutex) touch(ctx context.Context, g *grant, d time.Duration, then func(
 	return m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
 		then: then,
 		ask: func(ctx context.Context, n *node) reply {
-			if ends := m.r.clock.at(n.index, validity); !validity.IsZero() && ends > 0 {
-				return g.ask(ctx, n, shared.with(3, strconv.FormatInt(ends, 10)))
+			if ends := m.r.clock.at(n.index, validity); g.won != nil && !validity.IsZero() && ends > 0 {
+				return g.ask(ctx, n, shared.with(3, strconv.FormatInt(ends, 10)), true)
 			}
-			return g.ask(ctx, n, shared)
+			return g.ask(ctx, n, shared, false)
 		},
 		count: func(n *node, a reply) vote { return g.touched(n, a, life) },
 	}), nil
+}
+
+// buryCall breaks an adopted grant: its tombstone outlives every renewal of its giver.
+func (m *Mutex) buryCall(g *grant, life time.Duration) *call {
+	return newCall(breakScript, m.name, &m.eyes, m.buryKeys, g.value, g.id, strconv.FormatInt(g.token, 10),
+		milliseconds(life+retention), retentionArg, skewArg)
 }

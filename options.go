@@ -210,7 +210,8 @@ func WithValue(v string) Option {
 }
 
 // WithReentry lets Lock succeed where the lock is already held with the value of
-// WithValue. The grant is refreshed and its token grows.
+// WithValue, by another process or Mutex; on one and the same Mutex a second Lock
+// waits for the first as ever. The grant is refreshed and its token grows.
 func WithReentry() Option {
 	return optionFunc(func(c *config) { c.reentry = true })
 }

@@ -100,6 +100,9 @@ func (r *Redlock) actOnPoolsAsync(ctx context.Context, timeout time.Duration, q 
 		hoped:   make([]bool, len(r.nodes)),
 	}
 	rd.parent, rd.patience, rd.deadline = ctx, r.patience, time.Now().Add(timeout)
+	if r.patience.Err() != nil {
+		rd.patience = context.Background() // an Unlock after Close
+	}
 	r.tasks.add(len(r.nodes))
 	for i, n := range r.nodes {
 		if !n.suspect() {

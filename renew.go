@@ -17,8 +17,8 @@ type hold struct {
 	ctx    *heldContext
 	cancel context.CancelCauseFunc
 	margin time.Duration
-	until  time.Time // of WithMaxHold; zero: no limit
-	lost   atomic.Bool
+	until  time.Time             // of WithMaxHold; zero: no limit
+	lost   atomic.Pointer[error] // why, once
 	reason atomic.Pointer[error] // why the last renewal won no quorum
 
 	// Guarded by the scheduler's mu.
@@ -34,6 +34,14 @@ type hold struct {
 const (
 	minRenewRetry = 5 * time.Millisecond
 	maxRenewRetry = 500 * time.Millisecond
+)
+
+// maxRenewals is how many renewals may be on their way at a time, and renewalPause how
+// long one that is due waits beyond that. Thousands that fall due together would only
+// wait in the nodes' queues until their time is up.
+const (
+	maxRenewals  = 256
+	renewalPause = 5 * time.Millisecond
 )
 
 // lossMargin is how long before the end of validity a held context ends, so that
@@ -92,7 +100,7 @@ func (h *hold) why() error {
 }
 
 func (h *hold) lose(why error) {
-	if h.lost.CompareAndSwap(false, true) && context.Cause(h.ctx.Context) == nil {
+	if h.lost.CompareAndSwap(nil, &why) { // also where ctx has ended: the lock outlives it
 		h.m.eyes.lost(h.ctx.Context, h.m.name, why)
 	}
 	h.cancel(why)
@@ -147,7 +155,14 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error) (err
 	}
 	defer func() {
 		var lost error
-		if cause := heldCause(held); errors.Is(cause, ErrLost) || errors.Is(cause, ErrClosed) {
+		h := held.(*heldContext).hold
+		if h.over(time.Now()) {
+			h.lose(h.why())
+		}
+		// ctx may have ended before the lock was lost: then the cause is ctx's.
+		if why := h.lost.Load(); why != nil {
+			lost = *why
+		} else if cause := context.Cause(held); errors.Is(cause, ErrClosed) {
 			lost = cause
 		}
 		// fn may have returned because ctx ended; the release must not end with it.
@@ -157,13 +172,6 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error) (err
 		}
 	}()
 	return fn(held)
-}
-
-func heldCause(held context.Context) error {
-	if held.Err() == nil {
-		return nil
-	}
-	return context.Cause(held)
 }
 
 // Do is NewMutex(name, opts...).Do(ctx, fn).
@@ -179,6 +187,7 @@ type renewals struct {
 	mu      sync.Mutex
 	heap    holdHeap      // guarded by mu
 	running bool          // guarded by mu
+	flying  int           // guarded by mu; renewals on their way
 	wake    chan struct{} // a new earliest time
 }
 
@@ -271,7 +280,14 @@ func (s *renewals) sweep(now time.Time) (next time.Time, ok bool) {
 			h.lose(h.why())
 			continue
 		}
+		if s.flying >= maxRenewals {
+			h.renewAt = now.Add(renewalPause)
+			s.scheduleLocked(h)
+			s.mu.Unlock()
+			continue
+		}
 		h.asking = true
+		s.flying++
 		s.scheduleLocked(h)
 		s.mu.Unlock()
 		s.renew(h)
@@ -296,6 +312,9 @@ func (s *renewals) renew(h *hold) {
 		s.renewed(h, v)
 	})
 	if err != nil {
+		s.mu.Lock()
+		s.flying--
+		s.mu.Unlock()
 		h.m.eyes.done(ctx, VerbEvent{Verb: "renew", Name: h.m.name, Err: err, Duration: time.Since(started)})
 		if !errors.Is(err, ErrNotHeld) { // an Unlock is on its way
 			h.lose(fmt.Errorf("%w: %q: %w", ErrLost, h.m.name, err))
@@ -307,6 +326,7 @@ func (s *renewals) renewed(h *hold, v verdict) {
 	now, expiry := time.Now(), h.m.config.expiry
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.flying--
 	h.asking = false
 	if h.index < 0 {
 		return // removed meanwhile

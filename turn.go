@@ -32,11 +32,11 @@ type turn struct {
 
 // enter waits for the turn.
 func (t *turns) enter(ctx context.Context, m *Mutex) (turn, error) {
-	mine := turn{t: t, name: m.name}
+	mine := turn{t: t, name: m.line}
 	t.mu.Lock()
-	q, busy := t.names[m.name]
+	q, busy := t.names[m.line]
 	if !busy {
-		t.names[m.name] = &turnQueue{}
+		t.names[m.line] = &turnQueue{}
 		t.mu.Unlock()
 		return mine, nil
 	}
@@ -63,7 +63,7 @@ func (t *turns) enter(ctx context.Context, m *Mutex) (turn, error) {
 			mine.leave()
 		}
 	}
-	return turn{}, fail("lock", m.name, ErrFailed, err, t.seen(m.name))
+	return turn{}, fail("lock", m.name, ErrFailed, err, t.seen(m.line))
 }
 
 // note keeps what the one whose turn it is was told of the holder, for those who

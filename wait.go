@@ -206,7 +206,7 @@ func (m *Mutex) compete(ctx context.Context, tries int) (g *grant, attempts int,
 				unreachable = 0
 			}
 			if tries == 0 {
-				m.r.turns.note(m.name, no.err)
+				m.r.turns.note(m.line, no.err)
 			}
 		}
 		// An attempt cut short by ctx knows less of the holder than those before.

@@ -154,14 +154,16 @@ func touch(s *session, keys, argv words) []int64 {
 	switch {
 	case isHeld:
 		ttl = s.pttl(keys.at(1))
-		px = max(ttl, px)
-		s.pexpire(keys.at(1), px)
+		if q != 0 || ttl >= 0 {
+			px = max(ttl, px)
+			s.pexpire(keys.at(1), px)
+		}
 		if !s.pexpire(keys.at(2), s.longest(keys.at(2), px+retention)) {
 			s.setPX(keys.at(2), argv.at(2), px+retention)
 			c = number(argv.at(2))
 		}
 		code = 1
-	case q > c && abs(q-now) <= skew && now < number(argv.at(4)) && !s.holds(keys.at(3), id):
+	case q > c && abs(q-now) <= skew && now < number(argv.at(4)) && !s.buried(keys.at(3), id, number(argv.at(2))):
 		s.setPX(keys.at(1), grantValue(id, argv.at(2)), px)
 		s.setPX(keys.at(2), argv.at(3), s.longest(keys.at(2), px+retention))
 		c = q
@@ -213,7 +215,14 @@ func breakLock(s *session, keys, argv words) []int64 {
 		s.del(keys.at(1))
 		code = 1
 	}
-	s.setPX(keys.at(4), argv.at(2), px)
+	stone := argv.at(3)
+	if stone == "0" {
+		stone = argv.at(2)
+	}
+	if old, found := s.get(keys.at(4)); found && ballotOf(old) > ballotOf(stone) {
+		stone = old
+	}
+	s.setPX(keys.at(4), stone, s.longest(keys.at(4), px))
 	g := number(argv.at(3))
 	if c < g && g <= now+2*number(argv.at(6)) {
 		keep := number(argv.at(5))
@@ -261,9 +270,16 @@ func (s *session) fence(key string) (int64, bool) {
 	return number(c), true
 }
 
-func (s *session) holds(key, text string) bool {
-	got, found := s.get(key)
-	return found && got == text
+func (s *session) buried(key, id string, token int64) bool {
+	stone, found := s.get(key)
+	return found && (stone == id || ballotOf(stone) >= token)
+}
+
+func ballotOf(stone string) int64 {
+	if !decimal(stone) {
+		return 0
+	}
+	return number(stone)
 }
 
 func (s *session) longest(key string, px int64) int64 {

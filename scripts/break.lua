@@ -23,7 +23,17 @@ if held then
   redis.call('DEL', KEYS[1])
   code = 1
 end
-redis.call('SET', KEYS[4], ARGV[2], 'PX', px)
+-- A later break must not free the holder of an earlier one: tokens rise, so the
+-- highest ballot broken stands for all below. A value without one stands for itself.
+local stone = ARGV[3]
+if stone == '0' then
+  stone = ARGV[2]
+end
+local old = redis.call('GET', KEYS[4])
+if old and (tonumber(old) or 0) > (tonumber(stone) or 0) then
+  stone = old
+end
+redis.call('SET', KEYS[4], stone, 'PX', longest(KEYS[4], px))
 -- The acquire that the holder won with is refused should it arrive only now, also
 -- on a node that had never seen it.
 local g = tonumber(ARGV[3])

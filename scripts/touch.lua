@@ -31,20 +31,27 @@ local function value()
   return id
 end
 
+-- Broken: by name, or for being no younger than a broken grant.
+local function buried(stone)
+  return stone and (stone == id or (tonumber(stone) or 0) >= tonumber(ARGV[2]))
+end
+
 local code
 local ttl = px
 if held then
   ttl = redis.call('PTTL', KEYS[1])
-  px = math.max(ttl, px)
-  -- PEXPIRE first: it passes on a full node, and opens the way for SET.
-  redis.call('PEXPIRE', KEYS[1], px)
+  if ARGV[3] ~= '0' or ttl >= 0 then -- a look takes no key that never expires away
+    px = math.max(ttl, px)
+    -- PEXPIRE first: it passes on a full node, and opens the way for SET.
+    redis.call('PEXPIRE', KEYS[1], px)
+  end
   if redis.call('PEXPIRE', KEYS[2], longest(KEYS[2], px + retention)) == 0 then
     redis.call('SET', KEYS[2], ARGV[2], 'PX', px + retention)
     c = tonumber(ARGV[2])
   end
   code = 1
 elseif q > c and math.abs(q - now) <= skew and now < tonumber(ARGV[4])
-    and redis.call('GET', KEYS[3]) ~= id then
+    and not buried(redis.call('GET', KEYS[3])) then
   redis.call('SET', KEYS[1], value(), 'PX', px)
   redis.call('SET', KEYS[2], ARGV[3], 'PX', longest(KEYS[2], px + retention))
   c = q
