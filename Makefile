@@ -5,7 +5,7 @@ BIN     := .cache/bin
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test check soak bench fuzz demo cover fmt model sim
+.PHONY: help setup test check soak bench fuzz demo cover fmt model sim matrix
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,18 @@ sim: ## seeded schedules of faults in virtual time; SIM_SEED=n runs one twice (m
 
 soak: setup ## long runs with faults (minutes)
 	REDLOCK_SOAK=1 go test -race -run Soak -timeout 30m work
+
+DIR ?= .cache/servers
+matrix: ## the tests of the core and the adapters on every server in DIR/bin
+	@mkdir -p .cache/matrix; status=0; \
+	for server in $(abspath $(DIR))/bin/*; do \
+		for dir in . pool/redigo pool/goredis pool/rueidis pool/valkey; do \
+			log=.cache/matrix/$${server##*/}-$$(echo $$dir | tr / -).log; \
+			if REDIS_SERVER=$$server go test -count=1 -timeout 5m ./$$dir >$$log 2>&1; then r=ok; \
+			else r="$$(grep -c -- '--- FAIL' $$log) failed, see $$log"; status=1; fi; \
+			printf '%-10s %-14s %s\n' "$${server##*/}" "$$dir" "$$r"; \
+		done; \
+	done; exit $$status
 
 bench: setup ## the comparison with other libraries, on real servers
 	cd bench && go run .
