@@ -7,6 +7,8 @@ import (
 	"flag"
 	"os"
 	"os/exec"
+	"os/signal"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -26,10 +28,25 @@ func TestMain(m *testing.M) {
 	if f := flag.Lookup("test.parallel"); f != nil && runtime.GOMAXPROCS(0) < 4 {
 		f.Value.Set("4") //nolint:errcheck // a number
 	}
+	heedSignals()
 	testscript.Main(m, map[string]func(){
 		"redlock":     func() { os.Exit(redlockMain()) },
 		"witness-job": func() { os.Exit(witnessJob()) },
 	})
+}
+
+// heedSignals makes signals that whoever started the tests ignores (nohup, a shell's
+// background) reach the commands of the scripts: redlock leaves ignored ones alone, and
+// a child inherits what is ignored, but not what is caught.
+func heedSignals() {
+	if !strings.HasSuffix(strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"), ".test") {
+		return // one of the commands themselves
+	}
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTERM} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 // TestScripts runs the command line as a user does; see testdata.
