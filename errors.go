@@ -160,9 +160,11 @@ func faultList(errs []error) string {
 
 // permanentCodes start the replies of a node that will not serve locks until
 // somebody changes it (redis.io "RESP protocol", simple errors).
-var permanentCodes = []string{"NOAUTH", "WRONGPASS", "NOPERM", "READONLY", "WRONGTYPE", "OOM", "MISCONF", "ERR unknown command",
+var permanentCodes = []string{
+	"NOAUTH", "WRONGPASS", "NOPERM", "READONLY", "WRONGTYPE", "OOM", "MISCONF", "ERR unknown command",
 	"ERR Protocol error: unauthenticated",
-	"ERR AUTH", "ERR invalid password", "ERR Client sent AUTH", "ERR The user executing the script can't", "ERR ACL failure in script"}
+	"ERR AUTH", "ERR invalid password", "ERR Client sent AUTH", "ERR The user executing the script can't", "ERR ACL failure in script",
+}
 
 // spoke reports whether an error is the node's own reply, which starts with a code in
 // capitals: whatever is wrong, the node is there.

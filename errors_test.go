@@ -134,8 +134,14 @@ func TestErrorsOfEveryVerb(t *testing.T) {
 	}{
 		// Acquires.
 		{"busy", verbsOfAcquire, []redlock.Option{redlock.WithTries(1)}, (*scene).rival, []string{"ErrFailed", "ErrTaken"}, true, false},
-		{"busy until the deadline", map[string]func(*scene) error{"LockContext": verbsOfAcquire["LockContext"], "Hold": verbsOfAcquire["Hold"]}, none,
-			func(s *scene) { s.rival(); soonLate(s) }, []string{"ErrFailed", "ErrTaken", "DeadlineExceeded"}, true, false},
+		{
+			"busy until the deadline",
+			map[string]func(*scene) error{"LockContext": verbsOfAcquire["LockContext"], "Hold": verbsOfAcquire["Hold"]},
+			none,
+			func(s *scene) { s.rival(); soonLate(s) },
+			[]string{"ErrFailed", "ErrTaken", "DeadlineExceeded"},
+			true, false,
+		},
 		{"no quorum", verbsOfAcquire, none, func(s *scene) { s.down(2) }, []string{"ErrFailed", "ErrNoQuorum"}, false, true},
 		{"cancelled", verbsOfAcquire, none, ended, []string{"ErrFailed", "Canceled"}, false, false},
 		{"too late", verbsOfAcquire, none, late, []string{"ErrFailed", "DeadlineExceeded"}, false, false},

@@ -123,8 +123,10 @@ func (n *node) evalOne(ctx context.Context, c *call, set int) reply {
 		r.err = n.fault(err)
 	}
 	if c.eyes != nil && c.eyes.node != nil {
-		c.eyes.node.NodeDone(ctx, NodeEvent{Verb: s.Name(), Name: c.name, Node: n.index, Addr: n.addr,
-			Outcome: r.outcome(s), Err: r.err, Latency: r.received.Sub(r.sent)})
+		c.eyes.node.NodeDone(ctx, NodeEvent{
+			Verb: s.Name(), Name: c.name, Node: n.index, Addr: n.addr,
+			Outcome: r.outcome(s), Err: r.err, Latency: r.received.Sub(r.sent),
+		})
 	}
 	return r
 }

@@ -299,8 +299,10 @@ func (s *renewals) renew(h *hold) {
 	started := time.Now()
 	ctx := h.m.eyes.start(context.WithoutCancel(h.ctx.Context), "renew", h.m.name)
 	_, err := h.m.touch(ctx, h.grant, h.m.config.expiry, func(rd *round, v verdict) {
-		e := VerbEvent{Verb: "renew", Name: h.m.name, Duration: time.Since(started), Token: h.grant.token,
-			Nodes: h.grant.lease.count(time.Now())}
+		e := VerbEvent{
+			Verb: "renew", Name: h.m.name, Duration: time.Since(started), Token: h.grant.token,
+			Nodes: h.grant.lease.count(time.Now()),
+		}
 		if v == won {
 			e.Degraded = e.Nodes < len(h.m.r.nodes)
 		} else {

@@ -326,8 +326,10 @@ func TestSoakFaultyNodes(t *testing.T) {
 	var mended error
 	others.Go(func() { mended = trouble.run(rand.New(rand.NewPCG(seed, 0)), size, stop) })
 	for i := range size.workers {
-		s := &soaker{who: i + 1, rng: rand.New(rand.NewPCG(seed, uint64(i+1))), r: clients[i%len(clients)],
-			witnesses: witnesses, tolls: count, grants: &grants}
+		s := &soaker{
+			who: i + 1, rng: rand.New(rand.NewPCG(seed, uint64(i+1))), r: clients[i%len(clients)],
+			witnesses: witnesses, tolls: count, grants: &grants,
+		}
 		workers.Go(func() { s.run(stop) })
 	}
 	end := time.NewTimer(size.life)

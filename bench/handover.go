@@ -71,8 +71,10 @@ func handover(o *options) (err error) {
 				means[c.name], costs[c.name] = map[int]float64{}, map[int]float64{}
 			}
 			means[c.name][waiters], costs[c.name][waiters] = mean(r.gaps), r.commands
-			rows = append(rows, []string{c.name, strconv.Itoa(waiters), milliseconds(mean(r.gaps)), milliseconds(quantile(r.gaps, 0.5)),
-				milliseconds(quantile(r.gaps, 0.99)), fmt.Sprintf("%.0f", r.commands), fmt.Sprintf("%.0f", float64(sum(r.grants))/o.duration.Seconds())})
+			rows = append(rows, []string{
+				c.name, strconv.Itoa(waiters), milliseconds(mean(r.gaps)), milliseconds(quantile(r.gaps, 0.5)),
+				milliseconds(quantile(r.gaps, 0.99)), fmt.Sprintf("%.0f", r.commands), fmt.Sprintf("%.0f", float64(sum(r.grants))/o.duration.Seconds()),
+			})
 		}
 	}
 	table(o, fmt.Sprintf("hand-over: %d nodes, holds of %v, workers on %d clients", o.nodes, holdTime, contenderClients), rows)

@@ -28,8 +28,10 @@ func loadScripts(tb testing.TB) map[string]*pool.Script {
 		require.NoError(tb, err)
 		return string(text)
 	}
-	parts := map[string]string{"acquire": read("guard"), "touch": read("guard"),
-		"release": read("queue"), "leave": read("queue"), "break": read("queue")}
+	parts := map[string]string{
+		"acquire": read("guard"), "touch": read("guard"),
+		"release": read("queue"), "leave": read("queue"), "break": read("queue"),
+	}
 	lib, scripts := read("lib"), make(map[string]*pool.Script)
 	for _, name := range scriptNames {
 		scripts[name] = pool.NewScript(name, lib+parts[name]+read(name))
