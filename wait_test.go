@@ -484,7 +484,6 @@ func TestCase24_SubscriptionDrops(t *testing.T) {
 	for range 5 {
 		then := lockLater(t.Context(), m)
 		requireQueued(t, servers, "jobs")
-		released = time.Now()
 		unlock(t, mine)
 		r := <-then
 		require.NoError(t, r.err)

@@ -12,9 +12,8 @@ import (
 type state struct {
 	name string
 	// viaProxy puts a proxy in front of it.
-	viaProxy    bool
-	hurt, mend  func(*testutil.Server, *testutil.Proxy) error
-	description string
+	viaProxy   bool
+	hurt, mend func(*testutil.Server, *testutil.Proxy) error
 }
 
 var states = []state{

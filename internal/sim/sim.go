@@ -104,8 +104,8 @@ func (w *world) network(i int) func(redlocktest.Call) redlocktest.Fault {
 		fmt.Fprintln(h, w.seed, i, time.Now().UnixNano(), c.Name, name)
 		rng := rand.New(rand.NewPCG(h.Sum64(), w.seed))
 		f := redlocktest.Fault{
-			Delay:      time.Duration(50_000 + rng.IntN(400_000)), // in ns, so that few coincide
-			ReplyDelay: time.Duration(50_000 + rng.IntN(400_000)),
+			Delay:      time.Duration(50_000 + rng.Int64N(400_000)), // in ns, so that few coincide
+			ReplyDelay: time.Duration(50_000 + rng.Int64N(400_000)),
 		}
 		switch rng.IntN(60) {
 		case 0:
@@ -113,9 +113,9 @@ func (w *world) network(i int) func(redlocktest.Call) redlocktest.Fault {
 		case 1:
 			f.DropReply = true
 		case 2:
-			f.Duplicates = []time.Duration{time.Duration(rng.IntN(900_000_000)), time.Duration(rng.IntN(90_000_000))}
+			f.Duplicates = []time.Duration{time.Duration(rng.Int64N(900_000_000)), time.Duration(rng.Int64N(90_000_000))}
 		case 3:
-			f.Delay += time.Duration(rng.IntN(700_000_000))
+			f.Delay += time.Duration(rng.Int64N(700_000_000))
 		}
 		return f
 	}
@@ -131,9 +131,9 @@ func (w *world) delay(c int) redlock.DelayFunc {
 // work is one worker: it takes locks in every way and checks each grant.
 func (w *world) work(r *redlock.Redlock, rng *rand.Rand) {
 	for range turns {
-		time.Sleep(time.Duration(rng.IntN(100_000_000)))
+		time.Sleep(time.Duration(rng.Int64N(100_000_000)))
 		m := r.NewMutex(w.names[rng.IntN(len(w.names))])
-		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+rng.IntN(3_000_000_000)))
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+rng.Int64N(3_000_000_000)))
 		if rng.IntN(4) == 0 {
 			w.hold(ctx, m, rng)
 		} else {
@@ -156,7 +156,7 @@ func (w *world) hold(ctx context.Context, m *redlock.Mutex, rng *rand.Rand) {
 		if errors.Is(context.Cause(held), redlock.ErrLost) {
 			w.count(&w.result.Losses)
 		}
-	case <-time.After(time.Duration(rng.IntN(int(3 * expiry)))):
+	case <-time.After(time.Duration(rng.Int64N(int64(3 * expiry)))):
 		if held.Err() == nil && !m.Valid() {
 			w.violate("%s: a held context is alive beyond its lock", m.Name())
 		}
@@ -178,10 +178,10 @@ func (w *world) lock(ctx context.Context, m *redlock.Mutex, rng *rand.Rand) {
 		return
 	}
 	w.granted(m)
-	time.Sleep(time.Duration(rng.IntN(int(expiry) * 6 / 5)))
+	time.Sleep(time.Duration(rng.Int64N(int64(expiry) * 6 / 5)))
 	if rng.IntN(3) == 0 {
 		_, _ = m.ExtendContext(ctx)
-		time.Sleep(time.Duration(rng.IntN(int(expiry) / 2)))
+		time.Sleep(time.Duration(rng.Int64N(int64(expiry) / 2)))
 	}
 	w.left(m)
 	switch rng.IntN(10) {
@@ -237,7 +237,7 @@ func (w *world) disturb(ctx context.Context, rng *rand.Rand) {
 	for ctx.Err() == nil {
 		w.count(&w.result.Faults)
 		n := w.nodes[rng.IntN(minority)] // always the same few: what they forget is a minority
-		length := time.Duration(rng.IntN(1_000_000_000))
+		length := time.Duration(rng.Int64N(1_000_000_000))
 		switch rng.IntN(6) {
 		case 0:
 			n.Hang()
@@ -260,9 +260,9 @@ func (w *world) disturb(ctx context.Context, rng *rand.Rand) {
 			time.Sleep(length)
 			n.DropReplies(false)
 		case 5:
-			n.SetClockOffset(time.Duration(rng.IntN(8_000_000)) - 4*time.Millisecond)
+			n.SetClockOffset(time.Duration(rng.Int64N(8_000_000)) - 4*time.Millisecond)
 		}
-		time.Sleep(time.Duration(rng.IntN(300_000_000)))
+		time.Sleep(time.Duration(rng.Int64N(300_000_000)))
 	}
 }
 
