@@ -304,7 +304,7 @@ func (s *renewals) renew(h *hold) {
 			Nodes: h.grant.lease.count(time.Now()),
 		}
 		if v == won {
-			e.Degraded = e.Nodes < len(h.m.r.nodes)
+			e.Degraded = rd.noes() > 0
 		} else {
 			why := h.m.lostTo(ctx, rd.snapshot(), codeGone, codeOtherHolder)
 			h.reason.Store(&why[0])
