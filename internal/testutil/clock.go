@@ -60,8 +60,8 @@ func (c *Clock) MustSet(t testing.TB, offset time.Duration, rate float64) {
 }
 
 // StartRedisWithClock is StartRedis with a wall clock that the test may set; it
-// begins with the true time. Linux only, and it needs a C compiler: the test is
-// skipped elsewhere.
+// begins with the true time. It needs a C compiler, and Linux: elsewhere the
+// test is skipped.
 func StartRedisWithClock(t testing.TB, args ...string) (*Server, *Clock) {
 	t.Helper()
 	bin, err := findServer()
@@ -97,29 +97,6 @@ func StartRedisWithClock(t testing.TB, args ...string) (*Server, *Clock) {
 	return s, clock
 }
 
-// startBinary is Start for a given binary.
-func startBinary(bin string, args []string) (*Server, error) {
-	dir, err := os.MkdirTemp("", "redlock-redis-")
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{bin: bin, dir: dir, args: args, password: passwordIn(args)}
-	for range startTries {
-		if s.port, err = reservePort(); err != nil {
-			break
-		}
-		if err = s.launch(); !errors.Is(err, errPortTaken) {
-			break
-		}
-		releasePort(s.port)
-		s.port = 0
-	}
-	if err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
-}
-
 // buildShim compiles the shim into dir.
 func buildShim(t testing.TB, dir string) string {
 	t.Helper()
@@ -131,7 +108,7 @@ func buildShim(t testing.TB, dir string) string {
 		compiler = fields[0]
 	}
 	if _, err := exec.LookPath(compiler); err != nil {
-		t.Skipf("setting clocks needs a C compiler: %v", err)
+		t.Fatalf("setting clocks needs a C compiler, as the race detector does: %v", err)
 	}
 	source, shim := filepath.Join(dir, "clockshim.c"), filepath.Join(dir, "clockshim.so")
 	if err := os.WriteFile(source, shimSource, 0o600); err != nil {

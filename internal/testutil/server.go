@@ -51,6 +51,11 @@ func Start(args ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	return startBinary(bin, args)
+}
+
+// startBinary is Start for a given binary.
+func startBinary(bin string, args []string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "redlock-redis-")
 	if err != nil {
 		return nil, err
