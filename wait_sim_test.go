@@ -215,6 +215,10 @@ func TestCase22_GivesUpWhenWokenInVirtualTime(t *testing.T) {
 		for at := -1500 * time.Microsecond; at < 3*time.Millisecond; at += 10 * time.Microsecond {
 			m := holder.NewMutex("jobs")
 			require.NoError(t, m.Lock())
+			// Lock returns at the quorum: the last nodes are the holder's before
+			// anyone else asks them.
+			time.Sleep(time.Millisecond)
+			require.Equal(t, 5, heldBy(nodes, "jobs"))
 			ctx, cancel := context.WithCancel(t.Context())
 			first, second := make(chan error, 1), make(chan error, 1)
 			go func() {
