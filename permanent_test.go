@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -26,16 +27,12 @@ type refusal struct {
 	// text starts what the server says; any one of several.
 	text      []string
 	permanent bool
+	// lenient says that Redis 6 does not refuse it inside a script.
+	lenient bool
 }
 
-func user(commands ...string) func(*testing.T, *testutil.Server) {
-	return func(t *testing.T, s *testutil.Server) {
-		args := []any{"ACL", "SETUSER", "locker", "on", ">pw"}
-		for _, c := range commands {
-			args = append(args, c)
-		}
-		s.MustDo(t, args...)
-	}
+func user(rights ...string) func(*testing.T, *testutil.Server) {
+	return func(t *testing.T, s *testutil.Server) { s.SetUser(t, "locker", rights...) }
 }
 
 var asLocker = []redis.DialOption{redis.DialUsername("locker"), redis.DialPassword("pw")}
@@ -53,7 +50,7 @@ func refusals() []refusal {
 			name:      "wrong password",
 			args:      []string{"--requirepass", "secret"},
 			dial:      []redis.DialOption{redis.DialPassword("wrong")},
-			text:      []string{"WRONGPASS invalid username-password pair or user is disabled."},
+			text:      []string{"WRONGPASS invalid username-password pair or user is disabled.", "WRONGPASS invalid username-password pair"},
 			permanent: true,
 		},
 		{
@@ -78,9 +75,10 @@ func refusals() []refusal {
 			dial:  asLocker,
 			text: []string{
 				"ERR The user executing the script can't run this command or subcommand",
+				"The user executing the script can't run this command or subcommand",
 				"NOPERM User locker has no permissions to run the 'set' command",
 				"ERR Error running script",
-				"ACL failure in script",
+				"ERR ACL failure in script",
 			},
 			permanent: true,
 		},
@@ -127,8 +125,9 @@ func refusals() []refusal {
 		},
 		{
 			name: "snapshots fail",
-			args: []string{"--save", "3600 1", "--stop-writes-on-bgsave-error", "yes"},
+			args: []string{"--stop-writes-on-bgsave-error", "yes"},
 			setUp: func(t *testing.T, s *testutil.Server) {
+				s.MustDo(t, "CONFIG", "SET", "save", "3600 1") // Redis 6.0 passes over it on the command line
 				// A directory where the file must go: works for root, too.
 				require.NoError(t, os.MkdirAll(filepath.Join(s.Dir(), "dump.rdb", "x"), 0o700))
 				s.MustDo(t, "BGSAVE")
@@ -142,9 +141,10 @@ func refusals() []refusal {
 		},
 		{
 			// A replica that is late comes back by itself.
-			name:  "too few replicas",
-			setUp: func(t *testing.T, s *testutil.Server) { s.MustDo(t, "CONFIG", "SET", "min-replicas-to-write", "1") },
-			text:  []string{"NOREPLICAS Not enough good replicas to write."},
+			name:    "too few replicas",
+			lenient: true,
+			setUp:   func(t *testing.T, s *testutil.Server) { s.MustDo(t, "CONFIG", "SET", "min-replicas-to-write", "1") },
+			text:    []string{"NOREPLICAS Not enough good replicas to write."},
 		},
 	}
 }
@@ -163,6 +163,10 @@ func TestPermanentFaults(t *testing.T) {
 			var seen recorder
 			r := factoryOf(t, poolsOf(poolAt(t, s.Addr(), c.dial...)), patient(), redlock.WithObserver(&seen))
 			err := r.NewMutex("jobs").Lock()
+			if c.lenient && isRedis6(t, s) {
+				require.NoError(t, err)
+				return
+			}
 			require.ErrorIs(t, err, redlock.ErrFailed)
 			require.ErrorIs(t, err, redlock.ErrNoQuorum)
 			require.NotErrorIs(t, err, redlock.ErrTaken)
@@ -183,10 +187,20 @@ func TestPermanentFaults(t *testing.T) {
 	}
 }
 
+func isRedis6(t testing.TB, s *testutil.Server) bool {
+	t.Helper()
+	info, err := redis.String(s.Do("INFO", "server"))
+	require.NoError(t, err)
+	return strings.Contains(info, "redis_version:6.")
+}
+
+// inScript is what Redis 6 puts before an error that arose inside a script.
+var inScript = regexp.MustCompile(`^(ERR Error running script \(call to f_[0-9a-f]{40}\): )?(@user_script: ?\d+: )+-?`)
+
 func startsWithAny(err error, texts []string) bool {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		for _, text := range texts {
-			if strings.HasPrefix(e.Error(), text) {
+			if strings.HasPrefix(inScript.ReplaceAllString(e.Error(), ""), text) || strings.HasPrefix(e.Error(), text) {
 				return true
 			}
 		}
@@ -199,7 +213,11 @@ func startsWithAny(err error, texts []string) bool {
 func TestChannelRefusalIsNotSeen(t *testing.T) {
 	t.Parallel()
 	s := testutil.StartRedis(t)
-	user("~*", "resetchannels", "+@all")(t, s)
+	rights := []string{"~*", "resetchannels", "+@all"}
+	if !s.HasChannelRights(t) {
+		rights = append(rights, "-publish") // the same refusal, of the command
+	}
+	s.SetUser(t, "locker", rights...)
 	_, err := dialDo(t, s, asLocker, "EVAL", "return redis.call('PUBLISH', 'c', 'm')", 0)
 	require.Error(t, err)
 	t.Logf("%q", err)
@@ -208,7 +226,7 @@ func TestChannelRefusalIsNotSeen(t *testing.T) {
 		"NOPERM No permissions to access a channel",
 		"NOPERM User locker has no permissions to access a channel",
 		"ERR Error running script",
-		"ACL failure in script",
+		"ERR ACL failure in script",
 	}), "the server said %q", err)
 	r := factoryOf(t, poolsOf(poolAt(t, s.Addr(), asLocker...)), patient())
 	m := r.NewMutex("jobs")

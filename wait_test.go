@@ -430,7 +430,7 @@ func TestCase24_NoticesAreNotPermitted(t *testing.T) {
 				return out
 			}
 			for _, s := range servers {
-				s.MustDo(t, "ACL", "SETUSER", "locker", "on", ">pw", "~*", "&*", "+@all", c.rights)
+				s.SetUser(t, "locker", "~*", "&*", "+@all", c.rights)
 			}
 			var seen waitLog
 			m := factoryOf(t, limited(), patient()).NewMutex("jobs")

@@ -52,6 +52,38 @@ func (s *Server) MustDo(t testing.TB, args ...any) any {
 	return reply
 }
 
+// SetUser makes an ACL user that is on, has the password "pw" and the given
+// rights. Rights on channels are left out on a server that knows none: before
+// Redis 6.2 every channel is open to all.
+func (s *Server) SetUser(t testing.TB, name string, rights ...string) {
+	t.Helper()
+	words := []any{"ACL", "SETUSER", name, "on", ">pw"}
+	closable := s.HasChannelRights(t)
+	for _, right := range rights {
+		ofChannels := right[0] == '&' || right == "resetchannels" || right == "allchannels"
+		if closable || !ofChannels {
+			words = append(words, right)
+		}
+	}
+	s.MustDo(t, words...)
+}
+
+// HasChannelRights reports whether the server's access lists cover channels: Redis
+// 6.2 and later, every Valkey.
+func (s *Server) HasChannelRights(t testing.TB) bool {
+	t.Helper()
+	fields, err := redis.Values(s.MustDo(t, "ACL", "GETUSER", "default"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(fields); i += 2 {
+		if field, _ := redis.String(fields[i], nil); field == "channels" {
+			return true
+		}
+	}
+	return false
+}
+
 // Keys lists the server's keys in order.
 func (s *Server) Keys() ([]string, error) {
 	keys, err := redis.Strings(s.Do("KEYS", "*"))
