@@ -1,17 +1,19 @@
 package model
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // settle brings a state into the one form that all states take which nobody can tell
 // from it: what nothing will ever read again is cleared.
 func (m *model) settle(s *state) {
 	for i := range s.nodes {
 		n := &s.nodes[i]
-		if n.ttl == 0 {
-			n.free()
-		}
-		if n.life == 0 {
-			n.fence = none
+		n.keys.expire()
+		n.disk.expire()
+		if s.restarts == 0 {
+			n.disk, n.young = noKeys, 0
 		}
 	}
 	for i := range s.clients {
@@ -21,12 +23,96 @@ func (m *model) settle(s *state) {
 		}
 	}
 	for i := range s.nodes {
-		n := &s.nodes[i]
-		// A tombstone matters to extends alone.
-		if n.tomb == 0 || n.buried >= 0 && !s.clients[n.buried].mayTouch() {
-			n.buried, n.tomb = -1, 0
+		s.unbury(&s.nodes[i].keys)
+		s.unbury(&s.nodes[i].disk)
+	}
+	m.compress(s)
+}
+
+func (k *keys) expire() {
+	if k.ttl == 0 {
+		k.free()
+	}
+	if k.life == 0 {
+		k.fence = none
+	}
+	if k.tomb == 0 {
+		k.stone = 0
+	}
+}
+
+// unbury takes a tombstone away that keeps nobody out, now or later: it matters to
+// extends alone, and whoever has yet to propose proposes no ballot below now.
+func (s *state) unbury(k *keys) {
+	for i := range s.clients {
+		c := &s.clients[i]
+		later := c.phase == idle || c.phase == trying
+		if k.tomb > 0 && (later && k.stone >= 0 || c.phase != idle && c.mayTouch() && c.token() <= k.stone) {
+			return
 		}
 	}
+	k.stone, k.tomb = 0, 0
+}
+
+// compress makes proposals and tombstones that are old alike but for their order, and
+// those of which nobody will ask for the order quite alike.
+func (m *model) compress(s *state) {
+	var old [maxClients*maxSends + 2*nodes]*int8
+	n := 0
+	for i := range s.clients {
+		for k := range s.clients[i].p {
+			p := &s.clients[i].p[k]
+			switch {
+			case *p > m.floor:
+			case m.Breaks > 0 && s.ordered(int8(i), uint8(k)):
+				old[n] = p
+				n++
+			default:
+				*p = m.floor
+			}
+		}
+	}
+	if m.Breaks == 0 {
+		return
+	}
+	for i := range s.nodes {
+		for _, k := range []*keys{&s.nodes[i].keys, &s.nodes[i].disk} {
+			if k.tomb > 0 && k.stone <= m.floor {
+				old[n] = &k.stone
+				n++
+			}
+		}
+	}
+	all := old[:n]
+	slices.SortFunc(all, func(a, b *int8) int { return int(*b) - int(*a) })
+	next, last := m.floor+1, int8(0)
+	for i, b := range all {
+		if i == 0 || *b != last {
+			next, last = next-1, *b
+		}
+		*b = next
+	}
+	if next < none+1 {
+		panic("model: more old ballots than a fingerprint tells apart")
+	}
+}
+
+// ordered reports whether proposal k of client i may yet be held against a tombstone.
+func (s *state) ordered(i int8, k uint8) bool {
+	c := &s.clients[i]
+	if c.phase != idle && k == c.props-1 && c.mayTouch() {
+		return true
+	}
+	for j := range s.nodes {
+		n := &s.nodes[j]
+		if n.breaks == i && n.breakOf == k {
+			return true
+		}
+		if s.breaks > 0 && (n.holder == i && n.prop == k || n.disk.holder == i && n.disk.prop == k) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *client) mayTouch() bool { return c.phase == trying || c.phase == held || c.touches > 0 }
@@ -62,7 +148,7 @@ func (m *model) forget(s *state, i int8) {
 	}
 	c.lapsed = false
 	// A token too old to be met again orders nothing.
-	if c.granted && c.token() == m.floor {
+	if c.granted && c.token() <= m.floor {
 		c.granted = false
 	}
 	for n := range c.cells {
@@ -72,12 +158,11 @@ func (m *model) forget(s *state, i int8) {
 	}
 	c.high = 0
 	for k := range c.props {
-		if c.p[k] != m.floor {
+		if c.p[k] > m.floor || s.ordered(i, k) {
 			return
 		}
 	}
 	if !holds && c.touches == 0 {
-		// A break on its way may still read the ballots.
 		*c = client{phase: over, p: [maxSends]int8{m.floor, m.floor}}
 	}
 }
@@ -87,7 +172,7 @@ func (m *model) forget(s *state, i int8) {
 func (m *model) forgetBallots(s *state, i int8) (holds bool) {
 	c := &s.clients[i]
 	for n := range s.nodes {
-		holds = holds || s.nodes[n].holder == i
+		holds = holds || s.nodes[n].holder == i || s.nodes[n].disk.holder == i
 	}
 	for k := range c.touches {
 		if !m.touchRestores(c, k) {
@@ -173,11 +258,11 @@ func (m *model) fingerprint(s *state) uint64 {
 			cells[i][n] = uint64(c.bits)<<4 | uint64(c.until)
 		}
 	}
-	var bodies [nodes]uint64
+	var bodies, disks [nodes]uint64
 	for n := range s.nodes {
-		bodies[n] = s.nodes[n].pack()
+		bodies[n], disks[n] = s.nodes[n].pack(), s.nodes[n].disk.pack()
 	}
-	rest := uint64(s.repropos) | uint64(s.extends)<<4 | uint64(s.breaks)<<8 | uint64(s.restarts)<<12
+	rest := uint64(s.repropos) | uint64(s.extends)<<4 | uint64(s.breaks)<<8 | uint64(s.restarts)<<12 | uint64(s.saves)<<16
 	if s.disorder {
 		rest |= 1 << 20
 	}
@@ -196,7 +281,10 @@ func (m *model) fingerprint(s *state) uint64 {
 		}
 		for _, old := range f.node {
 			n := &s.nodes[old]
-			h = mix(h, bodies[old]|f.place[n.holder+1]<<48|f.place[n.buried+1]<<50|f.place[n.breaks+1]<<52)
+			h = mix(h, bodies[old]|f.place[n.holder+1]<<52|f.place[n.breaks+1]<<54)
+			if m.Saves > 0 {
+				h = mix(h, disks[old]|f.place[n.disk.holder+1]<<52)
+			}
 		}
 		least = min(least, h)
 	}
@@ -244,12 +332,22 @@ func (c *client) pack() uint64 {
 }
 
 func (n *node) pack() uint64 {
-	w := uint64(n.prop) | uint64(n.breakOf)<<1
-	if n.late {
+	w := n.keys.pack() | uint64(n.breakOf)<<1
+	if n.foreign {
 		w |= 1 << 2
 	}
+	shift := 32
+	for _, b := range [...]int8{n.age, n.barred, n.young} {
+		w |= nibble(b) << shift
+		shift += 4
+	}
+	return w
+}
+
+func (k *keys) pack() uint64 {
+	w := uint64(k.prop)
 	shift := 4
-	for _, b := range [...]int8{n.ttl, n.fence, n.life & 7, n.life >> 3, n.tomb, n.barred} {
+	for _, b := range [...]int8{k.ttl, k.fence, k.life & 7, k.life >> 3, k.stone, k.tomb & 7, k.tomb >> 3} {
 		w |= nibble(b) << shift
 		shift += 4
 	}

@@ -45,7 +45,7 @@ func (m *model) propose(s *state, i int8) {
 		for n := range c.cells {
 			// A new ledger; and what was broken was not this ballot.
 			c.cells[n].until = 0
-			c.cells[n].bits &^= brokenHere | brokenAtOnce
+			c.cells[n].bits &^= brokenHere | brokenInTime
 		}
 		st.send = k
 		m.done(st)
@@ -61,7 +61,7 @@ func (m *model) extend(s *state, i int8) {
 				if b != max(0, s.clients[i].high+1) {
 					return
 				}
-				b = s.clients[i].token()
+				b = m.old(s.clients[i].token())
 			}
 			st := m.fork(s, action{kind: actExtend, client: i})
 			st.next.extends--
@@ -164,7 +164,7 @@ func (m *model) touchRuns(s *state, a action) {
 		switch {
 		case st.code > restored:
 			entry = 0 // the node forgot, so it counts no longer
-		case !barred || m.Variant == CountQuarantined:
+		case !barred || m.Variant == CountQuarantined || m.Variant == CountRestored && st.code == restored:
 			entry = max(entry, c.d[a.send])
 		}
 	}
@@ -194,7 +194,7 @@ func (m *model) breakSent(s *state) {
 		st.next.breaks--
 		for i := range st.next.nodes {
 			n := &st.next.nodes[i]
-			n.breaks, n.breakOf = seen.holder, seen.prop
+			n.breaks, n.breakOf, n.age = seen.holder, seen.prop, 0
 			if n.holder >= 0 {
 				n.breaks, n.breakOf = n.holder, n.prop
 			}
@@ -213,8 +213,8 @@ func (m *model) breakRuns(s *state, at int8) {
 	st.code = m.breakLock(&st.next, at)
 	if c := &st.next.clients[i]; st.code != otherOwner && c.props == k+1 {
 		c.cells[at].bits |= brokenHere
-		if !s.nodes[at].late {
-			c.cells[at].bits |= brokenAtOnce
+		if s.nodes[at].age < m.Expiry {
+			c.cells[at].bits |= brokenInTime
 		}
 	}
 	m.done(st)

@@ -1,5 +1,7 @@
 package model
 
+import "fmt"
+
 // The invariants, checked in every state.
 const (
 	Exclusion = "exclusion: two holders are valid at once"
@@ -40,7 +42,7 @@ func (m *model) violated(s *state) string {
 			continue // there the promise is one expiry at most
 		}
 		// A break succeeds when a quorum confirms it in time.
-		if bits&brokenAtOnce != 0 && c.count(brokenAtOnce) >= quorum {
+		if bits&brokenInTime != 0 && c.count(brokenInTime) >= quorum {
 			return Revival
 		}
 		if c.phase == over && bits&releasedHere != 0 {
@@ -80,7 +82,7 @@ func Explore(c Config) Result {
 	start := m.initial()
 	m.settle(&start)
 	first, opening := start, []uint64(nil)
-	if c.Opened {
+	if len(c.Opening) > 0 {
 		first, opening = m.open(start)
 	}
 	r := Result{Depth: len(opening)}
@@ -119,18 +121,21 @@ func Explore(c Config) Result {
 	return r
 }
 
-// open takes the first steps of a grant.
+// open takes the steps of the opening.
 func (m *model) open(s state) (first state, path []uint64) {
-	for _, a := range []action{
-		{kind: actPropose}, {kind: actAcquireRuns}, {kind: actTick}, {kind: actAcquireRuns, node: 1},
-	} {
+	for _, a := range m.Opening {
+		found := false
+		next := s
 		steps := m.successors(&s)
 		for i := range steps {
 			if st := &steps[i]; st.kind == a.kind && st.client == a.client && st.node == a.node && !st.lost {
-				s = st.next
-				break
+				next, found = st.next, true
 			}
 		}
+		if !found {
+			panic(fmt.Sprintf("model: the opening has no step %+v", a))
+		}
+		s = next
 		path = append(path, m.fingerprint(&s))
 	}
 	return s, path

@@ -54,6 +54,7 @@ type Config struct {
 	Lives       []int8 // lives that an extend may ask for; none: the expiry
 	Breaks      int8
 	Restarts    int8
+	Saves       int8 // a node that restarts is as it was when it last saved; 0: empty
 	Guard       bool // the restart guard
 	Losses      bool // explore lost replies even where that adds nothing
 	// LateYes lets a late yes to an acquire into a ledger that lapsed unnoticed, as
@@ -61,8 +62,9 @@ type Config struct {
 	// order that are checked.
 	LateYes bool
 	Narrow  bool // ballots are never above the slowest clock
-	Opened  bool // begin with a client that node 0, and a tick later node 1, has granted
 	Hold    int8 // T; 0: the least that the guard allows
+	// Opening are steps to begin with, the highest ballot of each; see begun.
+	Opening []action
 
 	Variant   Variant
 	MaxStates int // give up beyond; 0: never
@@ -81,7 +83,7 @@ const (
 const (
 	releasedHere = 1 << iota // its release ran
 	brokenHere               // a break ran for its grant
-	brokenAtOnce             // in the tick in which it was sent
+	brokenInTime             // less than an expiry after it was sent
 	forgotHere               // the node restarted since the attempt began
 )
 
@@ -125,19 +127,28 @@ func (c *client) validity() int8 {
 	return max(min(a, b), min(max(a, b), d))
 }
 
-// node is what one node keeps.
+// keys are what one node keeps for the name, but for the restart marker.
+type keys struct {
+	holder int8  // -1: free
+	prop   uint8 // which proposal of the holder is in its value
+	ttl    int8
+	fence  int8
+	life   int8 // of the fence
+	stone  int8 // the tombstone: the highest ballot broken
+	tomb   int8 // life of the tombstone; 0: there is none
+}
+
+var noKeys = keys{holder: -1, fence: none}
+
 type node struct {
-	holder  int8  // -1: free
-	prop    uint8 // which proposal of the holder is in its value
-	ttl     int8
-	fence   int8
-	life    int8 // of the fence
-	buried  int8 // whom the tombstone names, -1: nobody
-	tomb    int8 // life of the tombstone
+	keys
+	disk    keys // what it has after a restart
 	barred  int8 // what is left of the quarantine
+	foreign bool // the marker names an earlier run, and no script has seen that yet
+	young   int8 // how long ago it restarted is less than T by this much
 	breaks  int8 // whom a break on its way here names, -1: none is
 	breakOf uint8
-	late    bool // that break was sent in an earlier tick
+	age     int8 // of that break, the expiry at most
 }
 
 type state struct {
@@ -147,6 +158,7 @@ type state struct {
 	extends  int8
 	breaks   int8
 	restarts int8
+	saves    int8
 	disorder bool // history: a grant had a token no higher than an earlier one
 }
 
@@ -158,6 +170,7 @@ const (
 	actExtend
 	actRelease
 	actBreak
+	actSave
 	actRestart
 	actAcquireRuns
 	actTouchRuns
@@ -185,7 +198,7 @@ type model struct {
 	Config
 	offset [nodes]int8 // of the clocks
 	top    int8        // the highest ballot that can be sent now
-	floor  int8        // older ballots are all alike: no node accepts them
+	floor  int8        // no node accepts this or lower: only for breaks they are not all alike
 	frames []frame     // symmetries, see canon.go
 	steps  []step      // successors, reused
 }
@@ -215,10 +228,10 @@ func newModel(c Config) *model {
 func (m *model) initial() state {
 	s := state{
 		repropos: m.Reproposals, extends: m.Extends, breaks: m.Breaks,
-		restarts: m.Restarts,
+		restarts: m.Restarts, saves: m.Saves,
 	}
 	for i := range s.nodes {
-		s.nodes[i] = node{holder: -1, fence: none, buried: -1, breaks: -1}
+		s.nodes[i] = node{keys: noKeys, disk: noKeys, breaks: -1}
 	}
 	for i := m.Clients; i < maxClients; i++ {
 		s.clients[i].phase = over
@@ -238,6 +251,7 @@ func (m *model) successors(s *state) []step {
 	}
 	for n := range int8(nodes) {
 		m.breakRuns(s, n)
+		m.save(s, n)
 		m.restart(s, n)
 	}
 	if s.breaks > 0 {
@@ -260,9 +274,11 @@ func (m *model) tick(s *state) {
 	t := &st.next
 	for i := range t.clients {
 		c := &t.clients[i]
-		for _, b := range []*int8{&c.p[0], &c.p[1], &c.q[0], &c.q[1], &c.high} {
+		for _, b := range []*int8{&c.q[0], &c.q[1], &c.high} {
 			*b = max(*b-1, m.floor)
 		}
+		c.p[0]-- // settle sees to those that have become old
+		c.p[1]--
 		for k := range c.v {
 			c.v[k] = max(c.v[k]-1, 0)
 		}
@@ -272,41 +288,67 @@ func (m *model) tick(s *state) {
 	}
 	for i := range t.nodes {
 		n := &t.nodes[i]
-		n.ttl, n.life, n.tomb, n.barred = max(n.ttl-1, 0), max(n.life-1, 0), max(n.tomb-1, 0), max(n.barred-1, 0)
-		if n.fence != none {
-			n.fence = max(n.fence-1, m.floor)
+		m.age(&n.keys)
+		m.age(&n.disk)
+		n.barred, n.young = max(n.barred-1, 0), max(n.young-1, 0)
+		if n.breaks >= 0 {
+			n.age = min(n.age+1, m.Expiry)
 		}
-		n.late = n.breaks >= 0
 	}
 	m.done(st)
 }
 
-// restart makes a node forget all. At most one at a time is within its quarantine:
-// the guard is for fewer than a quorum.
+// age lets one unit of time pass for keys.
+func (m *model) age(k *keys) {
+	k.ttl, k.life, k.tomb, k.stone = max(k.ttl-1, 0), max(k.life-1, 0), max(k.tomb-1, 0), k.stone-1
+	if k.fence != none {
+		k.fence = max(k.fence-1, m.floor)
+	}
+}
+
+// save is what a node does to have its keys after a restart.
+func (m *model) save(s *state, i int8) {
+	if s.saves == 0 || s.restarts == 0 || s.nodes[i].keys == s.nodes[i].disk {
+		return
+	}
+	st := m.fork(s, action{kind: actSave, node: i})
+	st.next.saves--
+	st.next.nodes[i].disk = s.nodes[i].keys
+	m.done(st)
+}
+
+// restart makes a node forget all that it has not saved. At most one at a time has done
+// so within T: the guard is for fewer than a quorum.
 func (m *model) restart(s *state, i int8) {
 	if s.restarts == 0 {
 		return
 	}
 	for n := range s.nodes {
-		if n != int(i) && s.nodes[n].barred > 0 {
+		if n != int(i) && s.nodes[n].young > 0 {
 			return
 		}
 	}
-	st := m.fork(s, action{kind: actRestart, node: i})
-	t := &st.next
-	t.restarts--
-	n := &t.nodes[i]
-	// A break on its way there lives on.
-	*n = node{holder: -1, fence: none, buried: -1, breaks: n.breaks, breakOf: n.breakOf, late: n.late}
-	if m.Guard {
-		// The script finds run_id changed or no marker: either way it bars the node
-		// until it has been up for T.
-		n.barred = m.Hold
-	}
-	for c := range t.clients {
-		if t.clients[c].phase != idle {
-			t.clients[c].cells[i].bits |= forgotHere
+	// What was saved has a marker of the earlier run, unless that has expired.
+	for _, foreign := range []bool{false, true} {
+		if foreign && (!m.Guard || s.nodes[i].disk == noKeys) {
+			return
 		}
+		st := m.fork(s, action{kind: actRestart, node: i})
+		t := &st.next
+		t.restarts--
+		n := &t.nodes[i]
+		// A break on its way there lives on.
+		n.keys, n.foreign = n.disk, foreign
+		if m.Guard {
+			// Without a marker the node is barred for T less its uptime, so the moment
+			// at which a script first looks makes no difference.
+			n.barred, n.young = m.Hold, m.Hold
+		}
+		for c := range t.clients {
+			if t.clients[c].phase != idle {
+				t.clients[c].cells[i].bits |= forgotHere
+			}
+		}
+		m.done(st)
 	}
-	m.done(st)
 }

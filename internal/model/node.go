@@ -24,17 +24,29 @@ func (m *model) near(b int8, i int8) bool {
 	return -m.Skew <= off && off <= m.Skew
 }
 
-func (n *node) known() bool { return n.fence != none }
+func (k *keys) known() bool { return k.fence != none }
+
+// quarantine is guard.lua: whether the node is barred. A marker of an earlier run bars it
+// for T from the moment at which that is first seen.
+func (m *model) quarantine(n *node) bool {
+	if n.foreign {
+		n.foreign, n.barred = false, m.Hold
+	}
+	return m.Guard && n.barred > 0
+}
+
+// old makes alike what no node accepts any more.
+func (m *model) old(b int8) int8 { return max(b, m.floor) }
 
 // raise writes the fence. A life is never shortened.
-func (n *node) raise(b, life int8) {
-	n.fence, n.life = b, max(n.life, life)
+func (k *keys) raise(b, life int8) {
+	k.fence, k.life = b, max(k.life, life)
 }
 
 // acquire is acquire.lua: client i proposes its ballot number k at node at.
 func (m *model) acquire(s *state, i, at int8, k uint8) int8 {
 	n, p := &s.nodes[at], s.clients[i].p[k]
-	barred := m.Guard && n.barred > 0
+	barred := m.quarantine(n)
 	switch {
 	case n.holder < 0 && p > n.fence && m.near(p, at) && !barred:
 		n.holder, n.prop, n.ttl = i, k, m.Expiry
@@ -56,9 +68,9 @@ func (m *model) release(s *state, i, at int8) int8 {
 	n, c := &s.nodes[at], &s.clients[i]
 	h := c.high
 	if m.Variant == ReleaseOfToken {
-		h = c.token()
+		h = m.old(c.token())
 	}
-	if n.holder == i && c.p[n.prop] == h {
+	if n.holder == i && m.old(c.p[n.prop]) == h {
 		n.free()
 		return released
 	}
@@ -85,7 +97,7 @@ func (m *model) release(s *state, i, at int8) int8 {
 // the fence is written, which at most makes it last longer than it would.
 func (m *model) below(c, h int8) bool { return c < h || c == m.floor && h == m.floor }
 
-func (n *node) free() { n.holder, n.prop, n.ttl = -1, 0, 0 }
+func (k *keys) free() { k.holder, k.prop, k.ttl = -1, 0, 0 }
 
 // touch is touch.lua: extend number k of client i. The second result is whether the
 // node is in quarantine.
@@ -100,7 +112,7 @@ func (m *model) touch(s *state, i, at int8, k uint8) (code int8, barred bool) {
 		n.ttl = px
 		b := n.fence
 		if !n.known() {
-			b = c.token()
+			b = m.old(c.token())
 		}
 		n.raise(b, px+m.Retain)
 		code = heldHere
@@ -118,14 +130,17 @@ func (m *model) touch(s *state, i, at int8, k uint8) (code int8, barred bool) {
 	default:
 		return gone, false
 	}
-	return code, m.Guard && n.barred > 0
+	return code, m.quarantine(n)
 }
 
 // mayRestore is the condition under which touch.lua brings a missing key back.
 func (m *model) mayRestore(n *node, c *client, i, at int8, k uint8) bool {
 	q := c.q[k]
 	above, fresh := q > n.fence, m.near(q, at) && c.v[k] > 0
-	unbroken := n.buried != i || m.Variant == NoTombstone
+	unbroken := n.tomb == 0 || n.stone < c.token() || m.Variant == NoTombstone
+	if m.Variant == StoneByName {
+		unbroken = n.tomb == 0 || n.stone != c.token()
+	}
 	switch m.Variant {
 	case SetIfMissing:
 		return unbroken
@@ -148,7 +163,7 @@ func (m *model) lengthen(ttl, px int8) int8 {
 func (m *model) breakLock(s *state, at int8) int8 {
 	n := &s.nodes[at]
 	i, k := n.breaks, n.breakOf
-	n.breaks, n.breakOf, n.late = -1, 0, false
+	n.breaks, n.breakOf, n.age = -1, 0, 0
 	if n.holder >= 0 && (n.holder != i || n.prop != k) {
 		return otherOwner
 	}
@@ -157,10 +172,20 @@ func (m *model) breakLock(s *state, at int8) int8 {
 		n.free()
 		code = released
 	}
-	// No life is longer than the expiry here, so "as long as it may live on
-	// elsewhere" is the expiry.
-	n.buried, n.tomb = i, m.Expiry
-	if g := s.clients[i].p[k]; m.below(n.fence, g) && g <= m.offset[at]+2*m.Skew {
+	// No life here is longer than the expiry, so "as long as it may live on elsewhere"
+	// is the expiry, and the client adds R.
+	g, life := s.clients[i].p[k], m.Expiry+m.Retain
+	switch {
+	case m.Variant == StoneByName:
+		n.stone, n.tomb = g, life
+	case m.Variant == ShortStone:
+		n.stone, n.tomb = g, 1
+	case n.tomb > 0:
+		n.stone, n.tomb = max(n.stone, g), max(n.tomb, life)
+	default:
+		n.stone, n.tomb = g, life
+	}
+	if g = m.old(g); m.below(n.fence, g) && g <= m.offset[at]+2*m.Skew {
 		n.raise(g, m.Retain)
 	}
 	return code

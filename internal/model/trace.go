@@ -57,7 +57,12 @@ func (m *model) describe(before *state, st *step, now int) string {
 	case actBreak:
 		return at + fmt.Sprintf("an operator sees %s at node %d and sends a break to all nodes", who, st.node)
 	case actRestart:
+		if m.Saves > 0 {
+			return at + fmt.Sprintf("node %d restarts as it was when it saved", st.node) + m.left(&s.nodes[st.node], now)
+		}
 		return at + fmt.Sprintf("node %d restarts and has forgotten all", st.node)
+	case actSave:
+		return at + fmt.Sprintf("node %d saves its keys", st.node)
 	}
 	verb := map[uint8]string{
 		actAcquireRuns: who + "'s acquire " + send,
@@ -80,6 +85,9 @@ func (m *model) left(n *node, now int) string {
 	}
 	if n.known() {
 		words = append(words, fmt.Sprintf("fence %d until %d", now+int(n.fence), now+int(n.life)))
+	}
+	if n.tomb > 0 {
+		words = append(words, fmt.Sprintf("tombstone %d until %d", now+int(n.stone), now+int(n.tomb)))
 	}
 	if n.barred > 0 {
 		words = append(words, fmt.Sprintf("quarantine until %d", now+int(n.barred)))

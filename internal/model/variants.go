@@ -19,6 +19,9 @@ const (
 	NoGuard                   // nodes forget, and vote at once
 	NoTombstone               // break deletes, and no more
 	ShortQuarantine           // T is below 2S + 1: see Config.Hold
+	CountRestored             // a key that came back counts in quarantine, if a fence was there
+	StoneByName               // a tombstone names one grant, and the next break writes over it
+	ShortStone                // a tombstone lives as long as the break takes
 )
 
 // Hunt is an exploration that must find a violation.
@@ -26,6 +29,19 @@ type Hunt struct {
 	Name string
 	Config
 }
+
+// Openings.
+var (
+	// A is granted, by node 0 and a tick later by node 1.
+	begun = []action{{kind: actPropose}, {kind: actAcquireRuns}, {kind: actTick}, {kind: actAcquireRuns, node: 1}}
+	// B tries as well, and A sends an extend.
+	extended = append(begun[:4:4],
+		action{kind: actAcquireRuns}, action{kind: actPropose, client: 1}, action{kind: actTick}, action{kind: actExtend})
+	// B gives up, C has the yes of node 2, and node 2 forgets it.
+	emptied = append(extended[:8:8],
+		action{kind: actTouchRuns}, action{kind: actGiveUp, client: 1}, action{kind: actPropose, client: 2},
+		action{kind: actAcquireRuns, client: 2, node: 2}, action{kind: actRestart, node: 2})
+)
 
 // Hunts are the known bad variants, each within the least bounds that show it.
 func Hunts() []Hunt {
@@ -45,7 +61,7 @@ func Hunts() []Hunt {
 		{"top-up without q > c", with(TopUpAnyBallot, extend)},
 		{"top-up where c == p", with(TopUpEqual, extend)},
 		{"extends count at quarantined nodes", with(CountQuarantined, func(c *Config) {
-			c.Extends, c.Restarts, c.Guard, c.Narrow, c.Opened = 1, 1, true, true, true
+			c.Extends, c.Restarts, c.Guard, c.Narrow, c.Opening = 1, 1, true, true, begun
 		})},
 		{"expiry is not terminal", with(NonTerminal, func(c *Config) { c.Extends, c.Losses = 1, true })},
 		{"extend shortens a life", with(PlainExpire, func(c *Config) { c.Extends, c.Lives = 1, []int8{1, 2} })},
@@ -55,6 +71,18 @@ func Hunts() []Hunt {
 		{"break leaves no tombstone", with(NoTombstone, func(c *Config) { c.Extends, c.Breaks = 1, 1 })},
 		{"quarantine is shorter than 2S + 1", with(ShortQuarantine, func(c *Config) {
 			c.Restarts, c.Guard, c.Hold = 1, true, 2
+		})},
+		{"a fence that a waiter left lets an extend count in quarantine", with(CountRestored, func(c *Config) {
+			c.Clients, c.Extends, c.Restarts, c.Guard, c.Narrow, c.Opening = 3, 1, 1, true, true, emptied
+		})},
+		{"the next break writes over a tombstone", with(StoneByName, func(c *Config) {
+			c.Extends, c.Breaks, c.Narrow, c.Opening = 1, 2, true, extended
+		})},
+		{"a tombstone lives for one tick", with(ShortStone, func(c *Config) {
+			c.Extends, c.Breaks, c.Narrow, c.Opening = 1, 1, true, begun
+		})},
+		{"a node restarts with old keys, without the guard", with(NoGuard, func(c *Config) {
+			c.Restarts, c.Saves, c.Narrow = 1, 1, true
 		})},
 	}
 }
@@ -78,6 +106,9 @@ func Small() []Bound {
 		{"a restart under the guard, begun", two.and(func(c *Config) {
 			c.Extends, c.Restarts, c.Guard, c.MaxStates = 1, 1, true, 10_000
 		})},
+		{"a waiter leaves a fence where all was forgotten, begun", two.and(func(c *Config) {
+			c.Clients, c.Restarts, c.Guard, c.Extends, c.Narrow, c.Opening, c.MaxStates = 3, 1, true, 1, true, emptied, 10_000
+		})},
 		{"a break, begun", two.and(func(c *Config) { c.Breaks, c.Extends, c.MaxStates = 1, 1, 10_000 })},
 	}
 }
@@ -95,6 +126,15 @@ func Large() []Bound {
 		})},
 		{"one clock ahead: two extends", two.and(func(c *Config) { c.Ahead, c.Extends = 1, 2 })},
 		{"a break and an extend", two.and(func(c *Config) { c.Breaks, c.Extends, c.MaxStates = 1, 1, 800_000 })},
+		{"two breaks and an extend", two.and(func(c *Config) {
+			c.Breaks, c.Extends, c.Narrow, c.Opening, c.MaxStates = 2, 1, true, extended, 1_000_000
+		})},
+		{"a waiter leaves a fence where all was forgotten", three.and(func(c *Config) {
+			c.Restarts, c.Guard, c.Extends, c.Narrow, c.Opening = 1, true, 1, true, emptied
+		})},
+		{"a restart with old keys under the guard, an extend", two.and(func(c *Config) {
+			c.Restarts, c.Saves, c.Guard, c.Extends, c.Narrow = 1, 1, true, 1, true
+		})},
 		{"three clients, an extend", three.and(func(c *Config) { c.Extends, c.Narrow = 1, true })},
 		{"three clients", three},
 		{"two extends, of two lives", two.and(func(c *Config) { c.Extends, c.Lives = 2, []int8{1, 2} })},

@@ -33,19 +33,19 @@ func main() {
 		if r.Broken != "" {
 			failed, verdict = true, r.Broken+"\n"+strings.Join(r.Trace, "\n")
 		}
-		fmt.Printf("  %-46s %9d states, depth %2d, %-8s  %s\n", bounds[i].Name, r.States, r.Depth, extent, verdict)
+		fmt.Printf("  %-62s %9d states, depth %2d, %-8s  %s\n", bounds[i].Name, r.States, r.Depth, extent, verdict)
 	})
-	fmt.Printf("  %-46s %9d states\n\n", "together", states)
+	fmt.Printf("  %-62s %9d states\n\n", "together", states)
 
 	fmt.Println("Changes that break it:")
 	hunts := model.Hunts()
 	each(len(hunts), func(i int) model.Result { return model.Explore(hunts[i].Config) }, func(i int, r model.Result) {
 		if r.Broken == "" {
 			failed = true
-			fmt.Printf("  %-46s NOT FOUND in %d states\n", hunts[i].Name, r.States)
+			fmt.Printf("  %-62s NOT FOUND in %d states\n", hunts[i].Name, r.States)
 			return
 		}
-		fmt.Printf("  %-46s found in %2d steps, %6d states: %s\n", hunts[i].Name, len(r.Trace), r.States, r.Broken)
+		fmt.Printf("  %-62s found in %2d steps, %6d states: %s\n", hunts[i].Name, len(r.Trace), r.States, r.Broken)
 		if *traces {
 			fmt.Println("      " + strings.Join(r.Trace, "\n      "))
 		}
