@@ -1,0 +1,96 @@
+// Command example shows what redlockotel tells of locks: it takes locks that are
+// contended, on five nodes in memory of which some fail for a while, and serves
+// the metrics for Prometheus on 127.0.0.1.
+//
+//	go run ./redlockotel/example           # until it is interrupted
+//	go run ./redlockotel/example -print    # a few seconds, then the spans and metrics as text
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	promexporter "go.opentelemetry.io/otel/exporters/prometheus"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/quorumlock/redlock/redlockotel"
+)
+
+func main() {
+	show := flag.Bool("print", false, "print the spans of some calls and the metrics page, and end")
+	buckets := flag.Bool("buckets", true, "with -print: also the buckets of histograms")
+	addr := flag.String("addr", "127.0.0.1:0", "where to serve the metrics")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *addr, *show, *buckets, os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run ends with ctx, or, if it is to show what it saw, after a few seconds.
+func run(ctx context.Context, addr string, show, buckets bool, out io.Writer) error {
+	registry := prometheus.NewRegistry()
+	exporter, err := promexporter.New(promexporter.WithRegisterer(registry), promexporter.WithoutScopeInfo(), promexporter.WithoutTargetInfo())
+	if err != nil {
+		return err
+	}
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
+	spans := tracetest.NewInMemoryExporter()
+	var tracing []sdktrace.TracerProviderOption
+	if show { // the spans of a long run would fill the memory
+		tracing = append(tracing, sdktrace.WithSyncer(spans))
+	}
+	tracers := sdktrace.NewTracerProvider(tracing...)
+	observer, err := redlockotel.New(redlockotel.WithMeterProvider(meters), redlockotel.WithTracerProvider(tracers),
+		redlockotel.WithLockNames(family))
+	if err != nil {
+		return err
+	}
+
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	page := "http://" + listener.Addr().String() + "/metrics"
+	if !show {
+		fmt.Fprintln(out, "metrics:", page)
+	}
+
+	err = shop(ctx, tracers.Tracer("shop"), observer, show)
+	if err == nil && show {
+		err = report(spans.GetSpans(), page, buckets, out)
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	err = errors.Join(err, server.Shutdown(closing), tracers.Shutdown(closing), meters.Shutdown(closing))
+	if end := <-served; !errors.Is(end, http.ErrServerClosed) {
+		err = errors.Join(err, end)
+	}
+	return err
+}
+
+// family is the part of a lock's name that does not grow with the shop.
+func family(name string) string {
+	before, _, _ := strings.Cut(name, ":")
+	return before
+}
