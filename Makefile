@@ -5,7 +5,7 @@ BIN     := .cache/bin
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test check soak bench fuzz demo cover fmt model sim matrix
+.PHONY: help setup test check soak chaos bench fuzz demo cover fmt model sim matrix
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,13 @@ sim: ## seeded schedules of faults in virtual time; SIM_SEED=n runs one twice (m
 
 soak: setup ## long runs with faults (minutes)
 	REDLOCK_SOAK=1 go test -race -run Soak -timeout 30m work
+
+FOR ?= 10m
+chaos: setup ## faults on real servers and processes for FOR (10m), histories checked; SEED=n draws them again
+	internal/chaos/setup
+	go build -o $(BIN)/chaos ./internal/chaos
+	$(BIN)/chaos -for $(FOR) $(if $(SEED),-seed $(SEED))
+	$(BIN)/chaos -for 1m -guard off -restart-majority -expect-violation
 
 DIR ?= .cache/servers
 matrix: ## the tests of the core and the adapters on every server in DIR/bin
