@@ -5,7 +5,7 @@ BIN     := .cache/bin
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test check soak chaos bench fuzz demo cover fmt model sim matrix
+.PHONY: help setup test check soak chaos bench fuzz demo cover fmt model sim matrix observe
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,8 +55,16 @@ matrix: ## the tests of the core and the adapters on every server in DIR/bin
 		done; \
 	done; exit $$status
 
+observe: ## rewrite the run that docs/observability.md shows
+	@mkdir -p .cache
+	go run ./redlockotel/example -print -buckets=false > .cache/observe.txt
+	@awk '/^<!-- run:end/ { skip = 0 } !skip { print } /^<!-- run:begin/ { skip = 1; print "```"; \
+		while ((getline line < ".cache/observe.txt") > 0) print line; print "```" }' \
+		docs/observability.md > .cache/observability.md
+	@cp .cache/observability.md docs/observability.md
+
 bench: setup ## the comparison with other libraries, on real servers
-	cd bench && go run .
+	cd bench && go run . -json ../.cache/bench.json -svg ../docs/bench.svg -markdown ../docs/benchmarks.md $(BENCH)
 
 # One at a time: that is all that go test -fuzz takes.
 fuzz: setup ## each fuzz target for FUZZTIME (60s)
