@@ -34,6 +34,7 @@ const (
 type request struct {
 	settings
 	expectViolation bool
+	keep            bool
 	namespace       bool
 }
 
@@ -51,7 +52,8 @@ func parse(args []string, errs io.Writer) (*request, error) {
 	flags.Func("namespace", "on or off: packet filters in a network namespace, where possible (on)", onOff(&namespace))
 	flags.BoolVar(&r.restartMajority, "restart-majority", false, "break the rules: restart a majority without keys, again and again, until that shows")
 	flags.BoolVar(&r.expectViolation, "expect-violation", false, "exit with 0 if and only if a violation is found")
-	flags.StringVar(&r.dir, "out", filepath.Join(".cache", "chaos"), "directory for histories of violations")
+	flags.BoolVar(&r.keep, "keep", false, "keep the history of a good run, too")
+	flags.StringVar(&r.dir, "out", filepath.Join(".cache", "chaos"), "directory for histories")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -103,6 +105,10 @@ func command(args []string, out, errs io.Writer) int {
 		}
 		r.filter = err == nil
 	}
+	if err := fastDisk(); err != nil {
+		fmt.Fprintln(errs, "chaos:", err)
+		return exitFailed
+	}
 	fmt.Fprintf(out, "seed %d: %d nodes, %d clients, %v, longest hold of the guard %v\n", r.seed, r.settings.nodes, r.clients, r.length, r.guard)
 	res, err := run(r.settings, errs)
 	if err != nil {
@@ -113,7 +119,7 @@ func command(args []string, out, errs io.Writer) int {
 }
 
 // tell prints the result and turns it into an exit code. A history without a violation
-// is not kept.
+// is kept only if asked for.
 func (r *request) tell(res *result, out, errs io.Writer) int {
 	res.Print(out)
 	fmt.Fprintf(out, "counted  wrong at the end: %d\n", len(res.wrong))
@@ -126,6 +132,8 @@ func (r *request) tell(res *result, out, errs io.Writer) int {
 	case res.Undecided():
 		fmt.Fprintf(out, "UNDECIDED; seed %d, history in %s\n", r.seed, res.history)
 		return exitFailed
+	case r.keep:
+		fmt.Fprintf(out, "all promises kept; history in %s\n", res.history)
 	default:
 		fmt.Fprintln(out, "all promises kept")
 		if err := os.Remove(res.history); err != nil {

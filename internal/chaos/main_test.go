@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -19,6 +20,10 @@ import (
 func TestMain(m *testing.M) {
 	if text := os.Getenv(clientEnv); text != "" {
 		os.Exit(runClient(text, os.Stdin))
+	}
+	if err := fastDisk(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	os.Exit(testutil.Main(m))
 }

@@ -26,6 +26,9 @@ type node struct {
 	addr   string
 }
 
+// tools is where programs may lie: memory is often not for them.
+var tools = os.TempDir()
+
 // stage is a testing.TB for what testutil offers to tests only.
 type stage struct {
 	testing.TB
@@ -47,7 +50,7 @@ func (s *stage) Fatal(args ...any) {
 func (s *stage) Fatalf(format string, args ...any) { s.Fatal(fmt.Sprintf(format, args...)) }
 
 func (s *stage) TempDir() string {
-	dir, err := os.MkdirTemp("", "redlock-chaos-")
+	dir, err := os.MkdirTemp(tools, "redlock-chaos-")
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -87,6 +90,22 @@ func (s *stage) close() error {
 // durable servers lose nothing when their process is killed. They look for dead
 // connections, subscriptions among them, every few seconds.
 var durable = []string{"--appendonly", "yes", "--appendfsync", "always", "--tcp-keepalive", "3"}
+
+// fastDisk has all that is written from here on, by this process and those it starts, lie in memory
+// where the system has a directory for that. Servers that sync every write to a disk
+// they share are so slow that little happens in a run, and to outlive the end of a process
+// the data need not outlive the machine's.
+func fastDisk() error {
+	const memory = "/dev/shm"
+	if os.Getenv("TMPDIR") != "" {
+		return nil
+	}
+	probe, err := os.CreateTemp(memory, "redlock-chaos-")
+	if err != nil {
+		return nil //nolint:nilerr // there is none
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()), os.Setenv("TMPDIR", memory))
+}
 
 // startNodes starts the servers, each on an address of its own if there is a packet filter.
 func startNodes(s *stage, w *settings) ([]*node, error) {

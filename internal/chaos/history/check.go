@@ -28,8 +28,11 @@ type Report struct {
 	Breaches []string
 	// Exclusion, Tokens and Fence are the checker's verdicts, by name of the lock where not legal.
 	Exclusion, Tokens, Fence Verdict
-	// Pause is the longest time without a grant of some name.
-	Pause time.Duration
+	// Pause is the longest time without a grant of some name, and PauseEnd the grant of
+	// Paused that ended it, ns.
+	Pause    time.Duration
+	Paused   string
+	PauseEnd int64
 }
 
 // Verdict is that of a model. It is legal when both lists are empty.
@@ -97,7 +100,9 @@ func (v *Verdict) judge(name string) func(legal, ok bool) {
 func (r *Report) count(grants []*Grant, writes []Write) {
 	for i, g := range grants {
 		if i > 0 {
-			r.Pause = max(r.Pause, time.Duration(g.Returned-grants[i-1].Returned))
+			if pause := time.Duration(g.Returned - grants[i-1].Returned); pause > r.Pause {
+				r.Pause, r.Paused, r.PauseEnd = pause, g.Name, g.Returned
+			}
 		}
 		for _, before := range grants[:i] {
 			if before.End() > g.Returned && g.End() > g.Returned {
@@ -142,7 +147,8 @@ func (r *Report) Print(w io.Writer) {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "grants   %d; the longest time without one of some name: %v\n", r.Grants, r.Pause.Round(time.Millisecond))
+	fmt.Fprintf(w, "grants   %d; the longest time without one: %v, of %s until %d\n",
+		r.Grants, r.Pause.Round(time.Millisecond), r.Paused, r.PauseEnd)
 	fmt.Fprintf(w, "store    %d writes accepted, %d stale ones refused\n", r.Accepted, r.Refused)
 	fmt.Fprintf(w, "checker  exclusion %v; tokens %v; fence %v\n", r.Exclusion, r.Tokens, r.Fence)
 	for _, list := range []struct {
