@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/quorumlock/redlock/internal/testutil"
 )
@@ -16,8 +15,10 @@ type state struct {
 	hurt, mend func(*testutil.Server, *testutil.Proxy) error
 }
 
+const stateHealthy = "healthy"
+
 var states = []state{
-	{name: "healthy"},
+	{name: stateHealthy},
 	{
 		name: "hung",
 		hurt: func(s *testutil.Server, _ *testutil.Proxy) error { return s.Pause() },
@@ -44,77 +45,62 @@ var states = []state{
 	},
 }
 
-const (
-	warmUpPairs  = 200
-	leastPairs   = 200
-	redsyncPairs = 3
-	redsyncLimit = 3 * time.Second
-)
+const redsyncWarmUp = 3 // pairs
 
-// figures are the quantiles of one state, one entry a round.
-type figures struct{ lock50, lock99, unlock50, unlock99 []float64 }
-
-// badNode is one goroutine while one node does not answer: what G4 promises.
-func badNode(o *options) error {
+// badNode is one goroutine while one node does not answer.
+func badNode(o *options) ([]*result, error) {
+	var all []*result
 	for _, n := range []int{3, 5} {
-		if err := badNodeOf(o, n); err != nil {
-			return err
+		r, err := badNodeOf(o, n)
+		if err != nil {
+			return nil, err
 		}
+		all = append(all, r)
 	}
-	return nil
+	return all, nil
 }
 
-func badNodeOf(o *options, n int) (err error) {
+func badNodeOf(o *options, n int) (r *result, err error) {
 	servers, stop, err := start(n)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	proxy, err := testutil.NewProxy(servers[n-1].Addr())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer proxy.Close()
 
-	got := map[string]*figures{}
-	for _, s := range states {
-		got[s.name] = &figures{}
+	r = &result{
+		Name:    fmt.Sprintf("badnode-%d", n),
+		Title:   fmt.Sprintf("One node of %d out of order, lock and unlock from that moment on", n),
+		Note:    "Over redigo. “Over” is a call that had not returned after that time.",
+		Group:   "node",
+		Columns: latencyColumns,
+		Charts:  []string{colLock99},
 	}
-	for range o.rounds {
+	for range o.runs {
 		for _, s := range states {
 			if o.stopped() {
-				break
+				return nil, errStopped
 			}
-			if err := measureState(o, s, servers, proxy, got[s.name]); err != nil {
-				return fmt.Errorf("%d nodes, one %s: %w", n, s.name, err)
+			if err := redlockIn(o, s, servers, proxy, r.row(s.name, nameRedlock)); err != nil {
+				return nil, fmt.Errorf("%d nodes, one %s: %w", n, s.name, err)
+			}
+			if err := redsyncIn(o, s, servers, proxy, r.row(s.name, nameRedsync)); err != nil {
+				return nil, fmt.Errorf("%d nodes, one %s, redsync: %w", n, s.name, err)
 			}
 		}
 	}
-	rows := [][]string{{"", "lock p50", "p99", "unlock p50", "p99", "redsync lock p50", "unlock p50"}}
-	for _, s := range states {
-		lock, unlock, err := redsyncIn(o, s, servers, proxy)
-		if err != nil {
-			return fmt.Errorf("%d nodes, one %s, redsync: %w", n, s.name, err)
-		}
-		f := got[s.name]
-		rows = append(rows, []string{
-			s.name, milliseconds(median(f.lock50)), milliseconds(median(f.lock99)),
-			milliseconds(median(f.unlock50)), milliseconds(median(f.unlock99)), lock, unlock,
-		})
-	}
-	table(o, fmt.Sprintf("bad node: one of %d, milliseconds, redlock from the moment of the fault on", n), rows)
-	healthy := got["healthy"]
 	for _, s := range states[1:] {
-		within(o, s.name+", lock", got[s.name].lock99, healthy.lock99)
-		within(o, s.name+", unlock", got[s.name].unlock99, healthy.unlock99)
+		for _, column := range []string{colLock99, colUnlock99} {
+			limit := 1.2*r.value(stateHealthy, nameRedlock, column) + 1
+			got := r.value(s.name, nameRedlock, column)
+			r.check(got <= limit, "%s, %s: %.2f ms; target: at most %.2f (1.2 times healthy plus 1)", s.name, column, got, limit)
+		}
 	}
-	return nil
-}
-
-// within prints whether a p99 stays within 1.2 times the healthy one plus 1 ms.
-func within(o *options, what string, bad, healthy []float64) {
-	limit := 1.2*median(healthy) + 1
-	target(o, median(bad) <= limit, "%s: p99 %s ms; target: at most %.2f (1.2 times healthy plus 1)", what, milliseconds(median(bad)), limit)
+	return r, nil
 }
 
 // addressesIn are the nodes as a client in this state sees them.
@@ -147,42 +133,51 @@ func broken(s state, servers []*testutil.Server, proxy *testutil.Proxy, f func(m
 	return errors.Join(err, mend())
 }
 
-// measureState takes the latencies of a client that knew all nodes as healthy
-// until the fault came.
-func measureState(o *options, s state, servers []*testutil.Server, proxy *testutil.Proxy, f *figures) (err error) {
-	us, err := newOurs(addressesIn(s, servers, proxy))
+// redlockIn takes the latencies of a client that knew all nodes as healthy until
+// the fault came.
+func redlockIn(o *options, s state, servers []*testutil.Server, proxy *testutil.Proxy, w *row) (err error) {
+	us, err := newOurs(openRedigo, addressesIn(s, servers, proxy))
 	if err != nil {
 		return err
 	}
 	// The node is well again by then, so that what was left for later is done.
 	defer func() { err = errors.Join(err, us.close()) }()
 	m := us.NewMutex("bench:badnode")
-	if _, err := timed(o, m, 0, warmUpPairs); err != nil {
+	if _, err := timed(o, m, 0, o.leastPairs); err != nil {
 		return err
 	}
 	return broken(s, servers, proxy, func(func() error) error {
-		l, err := timed(o, m, o.duration, leastPairs)
-		f.lock50 = append(f.lock50, quantile(l.lock, 0.5))
-		f.lock99 = append(f.lock99, quantile(l.lock, 0.99))
-		f.unlock50 = append(f.unlock50, quantile(l.unlock, 0.5))
-		f.unlock99 = append(f.unlock99, quantile(l.unlock, 0.99))
+		l, err := timed(o, m, o.duration, o.leastPairs)
+		l.addTo(w)
 		return err
 	})
 }
 
-// redsyncIn takes a few pairs of redsync in a state: it needs seconds for each
-// verb, or hangs until the node is well again.
-func redsyncIn(o *options, s state, servers []*testutil.Server, proxy *testutil.Proxy) (lock, unlock string, err error) {
-	them := newTheirs(addressesIn(s, servers, proxy))
+// redsyncIn is the same for redsync, which may hang until the node is well again.
+func redsyncIn(o *options, s state, servers []*testutil.Server, proxy *testutil.Proxy, w *row) (err error) {
+	them, err := newTheirs(openRedigo, addressesIn(s, servers, proxy))
+	if err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, them.close()) }()
 	m := them.NewMutex("bench:badnode:redsync")
-	if _, err := timed(o, m, 0, redsyncPairs); err != nil {
-		return "", "", err
-	}
-	err = broken(s, servers, proxy, func(mend func() error) error {
-		l, complete, err := firstPairs(o, m, redsyncPairs, redsyncLimit, mend)
-		lock, unlock = took(l.lock, complete, redsyncLimit), took(l.unlock, complete, redsyncLimit)
+	if _, err := timed(o, m, 0, redsyncWarmUp); err != nil {
 		return err
+	}
+	return broken(s, servers, proxy, func(mend func() error) error {
+		l, complete, err := timedWithin(o, m, o.patience, mend)
+		if err != nil {
+			return err
+		}
+		if complete {
+			l.addTo(w)
+			return nil
+		}
+		// Which verb it hangs in matters little: a pair needs both.
+		w.add(colLock99, ms(o.patience))
+		c := w.Cells[colLock99]
+		c.Limit = ms(o.patience)
+		w.Cells[colLock99] = c
+		return nil
 	})
-	return lock, unlock, err
 }

@@ -10,17 +10,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/quorumlock/redlock"
 	"github.com/quorumlock/redlock/pool"
-	redigopool "github.com/quorumlock/redlock/pool/redigo"
 )
 
 // bare sends the very scripts and arguments that redlock sends, without redlock:
-// what a user would write by hand with redigo. It is what the wire costs.
+// what a user would write by hand with the client. It is what the wire costs.
 type bare struct {
-	pools []*redis.Pool
+	*conns
 	calls *recorder
 	r     *redlock.Redlock // over the recorder; it makes one pair for each name
 	last  atomic.Int64     // the highest ballot sent
@@ -28,9 +25,8 @@ type bare struct {
 	loaded bool // the nodes know the scripts; newMutex is not for concurrent use
 }
 
-func newBare(addrs []string) (*bare, error) {
-	b := &bare{pools: newPools(addrs)}
-	b.calls = &recorder{next: redigopool.NewPool(b.pools[0])}
+func newBare(c *conns) (*bare, error) {
+	b := &bare{conns: c, calls: &recorder{next: c.nodes[0]}}
 	var err error
 	b.r, err = redlock.New([]pool.Pool{b.calls})
 	return b, err
@@ -39,7 +35,7 @@ func newBare(addrs []string) (*bare, error) {
 func (b *bare) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeBound)
 	defer cancel()
-	return errors.Join(b.r.Close(ctx), closePools(b.pools))
+	return errors.Join(b.r.Close(ctx), b.conns.close())
 }
 
 // ballot is by this machine's clock, which is the servers' as well.
@@ -59,7 +55,7 @@ type recorder struct {
 	next pool.Pool
 
 	mu   sync.Mutex
-	seen []call
+	seen []call // guarded by mu
 }
 
 type call struct {
@@ -116,39 +112,53 @@ func (b *bare) newMutex(name string) (*bareMutex, error) {
 	}
 	out := &bareMutex{b: b}
 	var err error
-	if out.acquire, err = newCommand(acquire, token, value, len(b.pools)); err != nil {
+	if out.acquire, err = newCommand(acquire, token, value, len(b.wire)); err != nil {
 		return nil, err
 	}
-	out.release, err = newCommand(release, token, value, len(b.pools))
+	out.release, err = newCommand(release, token, value, len(b.wire))
 	return out, err
 }
 
-// command is one script call, ready to be sent with another ballot.
+// command is one script call, ready to be sent with another ballot, in the forms that
+// clients take.
 type command struct {
-	words   []any
-	ballots []int // positions of the ballot in words
+	words []any // EVALSHA and all that follows
+
+	hash       string
+	keys, args []string
+
+	ballots []int // positions of the ballot in args
 	codes   []int64
 }
 
 func newCommand(c call, token, value string, nodes int) (*command, error) {
-	cmd := &command{codes: make([]int64, nodes)}
-	cmd.words = append(cmd.words, c.script.Hash(), len(c.keys))
+	cmd := &command{hash: c.script.Hash(), keys: c.keys, codes: make([]int64, nodes)}
+	cmd.words = append(cmd.words, "EVALSHA", c.script.Hash(), len(c.keys))
 	for _, k := range c.keys {
 		cmd.words = append(cmd.words, k)
 	}
 	named := false
-	for _, a := range c.args {
+	for i, a := range c.args {
 		text := fmt.Sprint(a)
 		if text == token {
-			cmd.ballots = append(cmd.ballots, len(cmd.words))
+			cmd.ballots = append(cmd.ballots, i)
 		}
 		named = named || text != "" && strings.HasPrefix(value, text)
-		cmd.words = append(cmd.words, a)
+		cmd.args = append(cmd.args, text)
+		cmd.words = append(cmd.words, text)
 	}
 	if len(cmd.ballots) == 0 || !named {
 		return nil, fmt.Errorf("bare: %s has no ballot or no identity among %v", c.script.Name(), c.args)
 	}
 	return cmd, nil
+}
+
+func (c *command) setBallot(ballot string) {
+	boxed := any(ballot)
+	for _, i := range c.ballots {
+		c.args[i] = ballot
+		c.words[len(c.words)-len(c.args)+i] = boxed
+	}
 }
 
 // lockUnlock is one pair: to all nodes at once, wait for all replies, next.
@@ -161,12 +171,10 @@ func (m *bareMutex) lockUnlock() error {
 }
 
 func (b *bare) send(c *command, ballot string) error {
-	for _, i := range c.ballots {
-		c.words[i] = ballot
-	}
+	c.setBallot(ballot)
 	var all sync.WaitGroup
-	for i, p := range b.pools {
-		all.Go(func() { c.codes[i] = evalsha(p, c.words) })
+	for i, w := range b.wire {
+		all.Go(func() { c.codes[i] = w.evalsha(c) })
 	}
 	all.Wait()
 	yes := 0
@@ -175,33 +183,19 @@ func (b *bare) send(c *command, ballot string) error {
 			yes++
 		}
 	}
-	if yes <= len(b.pools)/2 {
+	if yes <= len(b.wire)/2 {
 		return fmt.Errorf("bare: no quorum: %v", c.codes)
 	}
 	return nil
 }
 
-// evalsha returns the code of the reply, -1 on any error.
-func evalsha(p *redis.Pool, words []any) int64 {
-	c := p.Get()
-	defer c.Close() //nolint:errcheck // returns the connection
-	reply, err := redis.Int64s(c.Do("EVALSHA", words...))
-	if err != nil || len(reply) == 0 {
-		return -1
-	}
-	return reply[0]
-}
-
 // load makes the scripts known to every node: the bare loop has no fallback.
 func (b *bare) load(scripts ...*pool.Script) error {
 	var errs []error
-	for _, p := range b.pools {
-		c := p.Get()
+	for _, w := range b.wire {
 		for _, s := range scripts {
-			_, err := c.Do("SCRIPT", "LOAD", s.Source())
-			errs = append(errs, err)
+			errs = append(errs, w.load(s.Source()))
 		}
-		errs = append(errs, c.Close())
 	}
 	return errors.Join(errs...)
 }

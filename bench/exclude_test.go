@@ -18,10 +18,11 @@ func TestMain(m *testing.M) { os.Exit(testutil.Main(m)) }
 func both(t *testing.T) (*ours, *theirs) {
 	t.Helper()
 	addrs := addresses(testutil.StartRedisN(t, 5))
-	us, err := newOurs(addrs)
+	us, err := newOurs(openRedigo, addrs)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, us.close()) })
-	them := newTheirs(addrs)
+	them, err := newTheirs(openRedigo, addrs)
+	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, them.close()) })
 	return us, them
 }

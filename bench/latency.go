@@ -2,12 +2,34 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"time"
 )
 
 // latencies of one run of pairs, in milliseconds.
 type latencies struct{ lock, unlock []float64 }
+
+// Columns of latencies.
+const (
+	colLock50   = "lock p50"
+	colLock99   = "lock p99"
+	colUnlock50 = "unlock p50"
+	colUnlock99 = "unlock p99"
+)
+
+var latencyColumns = []column{
+	{Name: colLock50, Unit: "ms", Digits: 2, Better: "lower"},
+	{Name: colLock99, Unit: "ms", Digits: 2, Better: "lower"},
+	{Name: colUnlock50, Unit: "ms", Digits: 2, Better: "lower"},
+	{Name: colUnlock99, Unit: "ms", Digits: 2, Better: "lower"},
+}
+
+// addTo appends a run to a row.
+func (l latencies) addTo(w *row) {
+	w.add(colLock50, quantile(l.lock, 0.5))
+	w.add(colLock99, quantile(l.lock, 0.99))
+	w.add(colUnlock50, quantile(l.unlock, 0.5))
+	w.add(colUnlock99, quantile(l.unlock, 0.99))
+}
 
 // mutex is what both libraries have.
 type mutex interface {
@@ -42,15 +64,16 @@ func timed(o *options, m mutex, d time.Duration, least int) (latencies, error) {
 		l.lock = append(l.lock, ms(locked.Sub(started)))
 		l.unlock = append(l.unlock, ms(unlocked.Sub(locked)))
 	}
+	if len(l.lock) == 0 && errs == nil {
+		errs = errStopped
+	}
 	return l, errs
 }
 
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-// firstPairs times a few pairs of a library whose verbs may take seconds, or for
-// ever. After the limit it calls heal, which must make pending calls return, and
-// waits for that; complete is false then.
-func firstPairs(o *options, m mutex, pairs int, limit time.Duration, heal func() error) (l latencies, complete bool, err error) {
+// timedWithin is timed, of a library whose verbs may take for ever. When the duration
+// is over and a verb has not returned for a time of patience, it calls heal, which must make
+// pending calls return, and waits for that; complete is false then.
+func timedWithin(o *options, m mutex, patience time.Duration, heal func() error) (l latencies, complete bool, err error) {
 	type result struct {
 		l   latencies
 		err error
@@ -59,11 +82,11 @@ func firstPairs(o *options, m mutex, pairs int, limit time.Duration, heal func()
 	quitting := *o
 	quitting.stop = quit
 	done := make(chan result, 1)
-	go func() {
-		l, err := timed(&quitting, m, 0, pairs)
+	go func() { // ends with the verb that it is in, once healed
+		l, err := timed(&quitting, m, o.duration, 1)
 		done <- result{l, err}
 	}()
-	timer := time.NewTimer(limit)
+	timer := time.NewTimer(o.duration + patience)
 	defer timer.Stop()
 	select {
 	case r := <-done:
@@ -83,12 +106,4 @@ func firstPairs(o *options, m mutex, pairs int, limit time.Duration, heal func()
 	case <-giveUp.C:
 		return latencies{}, false, errors.New("a pair is still pending after the fault was healed")
 	}
-}
-
-// took is a median for the table, or the limit that was not enough.
-func took(v []float64, complete bool, limit time.Duration) string {
-	if !complete {
-		return fmt.Sprintf("> %.0f", ms(limit))
-	}
-	return milliseconds(median(v))
 }

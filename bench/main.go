@@ -1,42 +1,65 @@
-// Command bench compares redlock with redsync, and with what a user would write
-// by hand, on real redis-servers that it starts itself on loopback.
+// Command bench compares redlock with other libraries, and with what a user would
+// write by hand, on real redis-servers that it starts itself on loopback.
 //
-//	go run . [-scenario sequential,parallel,badnode,wan,handover,fairness,crash] [-rounds 5] [-duration 2s] [-nodes 5]
+//	go run . [flags] [scenario ...]
+//	go run . -runs 3 sequential handover
+//	go run . -from FILE -svg FILE -markdown FILE
 //
-// All sides run in turn (A B C A B C …) on the same servers in the same run, for
-// the speed of a machine drifts; figures are medians over the rounds, and a ratio
-// is the median of the ratios within each round. A line that falls short of its
-// target says SHORT, and nothing fails: what a busy machine measures is no test.
+// All sides run in turn (A B C A B C …) on the same servers, for the speed of a
+// machine drifts; figures are medians over the runs, and a ratio is the median of
+// the ratios within each run. A line that falls short of its target says SHORT, and
+// nothing fails: what a busy machine measures is no test.
 //
 // It is a module of its own, so that nobody who uses redlock compiles a rival.
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
-	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/gomodule/redigo/redis"
-
-	"github.com/quorumlock/redlock/internal/testutil"
 )
 
 // options are the command line.
 type options struct {
-	rounds   int
+	sizes
+	runs     int
 	duration time.Duration
 	nodes    int
 	workers  int
-	only     []string
-	out      io.Writer
+	sides    []string // nil: all
+	clients  []string // nil: all
+	progress io.Writer
 	stop     <-chan struct{} // closed when the user wants to leave
+}
+
+// sizes are what a scenario has besides; tests have smaller ones.
+type sizes struct {
+	waiters     []int
+	fairFor     time.Duration
+	crashRounds int
+	leastPairs  int           // of redlock in each state of badnode
+	wanPairs    int           // in each run
+	patience    time.Duration // with a library that does not return
+	locks       int
+	heldFor     time.Duration
+}
+
+var fullSizes = sizes{
+	waiters:     []int{1, 4, 8, 32, 128},
+	fairFor:     5 * time.Second,
+	crashRounds: 10,
+	leastPairs:  200,
+	wanPairs:    10,
+	patience:    3 * time.Second,
+	locks:       10_000,
+	heldFor:     time.Minute,
 }
 
 func (o *options) stopped() bool {
@@ -48,10 +71,18 @@ func (o *options) stopped() bool {
 	}
 }
 
+// wants reports whether a side is to be measured.
+func (o *options) wants(side string) bool { return o.sides == nil || slices.Contains(o.sides, side) }
+
+// wantsOver is wants where there is a choice of clients.
+func (o *options) wantsOver(client, side string) bool {
+	return o.wants(side) && (o.clients == nil || slices.Contains(o.clients, client))
+}
+
 // scenarios, in the order in which they run.
 var scenarios = []struct {
 	name string
-	run  func(*options) error
+	run  func(*options) ([]*result, error)
 }{
 	{"sequential", sequential},
 	{"parallel", parallel},
@@ -60,39 +91,19 @@ var scenarios = []struct {
 	{"handover", handover},
 	{"fairness", fairness},
 	{"crash", crash},
+	{"held", held},
 }
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
-
-func run(args []string) (err error) {
-	var names []string
+func scenarioNames() (names []string) {
 	for _, s := range scenarios {
 		names = append(names, s.name)
 	}
-	o := &options{out: os.Stdout}
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	which := flags.String("scenario", strings.Join(names, ","), "scenarios to run, by comma")
-	only := flags.String("side", "", "sides to run (redlock,redsync,bare), by comma; all by default. For profiles")
-	cpu := flags.String("cpuprofile", "", "write a CPU profile to this file")
-	mem := flags.String("memprofile", "", "write a profile of every allocation to this file")
-	flags.IntVar(&o.rounds, "rounds", 5, "interleaved rounds")
-	flags.DurationVar(&o.duration, "duration", 2*time.Second, "time of each side in each round")
-	flags.IntVar(&o.nodes, "nodes", 5, "redis-servers in sequential and parallel")
-	flags.IntVar(&o.workers, "workers", 64, "goroutines in parallel")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if o.rounds < 1 || o.duration <= 0 || o.nodes < 1 || o.workers < 1 {
-		return fmt.Errorf("-rounds, -duration, -nodes and -workers must be above 0")
-	}
-	if *only != "" {
-		o.only = strings.Split(*only, ",")
-	}
+	return names
+}
+
+var errStopped = errors.New("stopped, nothing is written")
+
+func main() {
 	// Servers must be closed on the way out, so an interrupt only ends the loops.
 	stop := make(chan struct{})
 	signals := make(chan os.Signal, 1)
@@ -102,92 +113,135 @@ func run(args []string) (err error) {
 		close(stop)
 		signal.Stop(signals) // a second one ends the process
 	}()
-	o.stop = stop
-
-	finish, err := profile(*cpu, *mem)
-	if err != nil {
-		return err
+	if err := run(os.Args[1:], fullSizes, stop, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
 	}
-	defer func() {
-		if e := finish(); err == nil {
-			err = e
-		}
-	}()
-	if err := header(o); err != nil {
-		return err
-	}
-	wanted := map[string]bool{}
-	for _, name := range strings.Split(*which, ",") {
-		wanted[strings.TrimSpace(name)] = true
-	}
-	for _, s := range scenarios {
-		if !wanted[s.name] || o.stopped() {
-			delete(wanted, s.name)
-			continue
-		}
-		delete(wanted, s.name)
-		if err := s.run(o); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
-	}
-	for name := range wanted {
-		return fmt.Errorf("no scenario %q; there are %s", name, strings.Join(names, ", "))
-	}
-	return nil
 }
 
-// header says what the figures were measured on.
-func header(o *options) error {
-	s, err := testutil.Start()
-	if err != nil {
-		return err
-	}
-	defer s.Close() //nolint:errcheck // it only told its version
-	info, err := redis.String(s.Do("INFO", "server"))
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(o.out, "machine  %s/%s, %d cores, %s\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
-	fmt.Fprintf(o.out, "server   %s, on loopback, nothing on disk\n", serverVersion(info))
-	fmt.Fprintf(o.out, "peers    %s\n", strings.Join(versions(
-		"github.com/go-redsync/redsync/v4", "github.com/gomodule/redigo", "github.com/redis/rueidis"), ", "))
-	fmt.Fprintf(o.out, "figures  medians of %d interleaved rounds of %v a side\n", o.rounds, o.duration)
-	return nil
+// outputs are the files to write.
+type outputs struct {
+	from, json, svg, markdown string
+	cpu, mem                  string
+	note                      string
 }
 
-// serverVersion reads INFO. Valkey reports the Redis version it is compatible
-// with and its own beside it.
-func serverVersion(info string) string {
-	fields := infoFields(info)
-	if name := fields["server_name"]; name != "" && name != "redis" {
-		return name + " " + fields[name+"_version"]
+func parse(args []string, s sizes, stderr io.Writer) (*options, *outputs, []string, error) {
+	o, f := &options{sizes: s, progress: stderr}, &outputs{}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() {
+		fmt.Fprintf(stderr, "bench [flags] [%s]\n", strings.Join(scenarioNames(), "|"))
+		flags.PrintDefaults()
 	}
-	return "redis-server " + fields["redis_version"]
-}
-
-// infoFields parses the reply to INFO.
-func infoFields(info string) map[string]string {
-	fields := map[string]string{}
-	for line := range strings.Lines(info) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[key] = value
+	flags.StringVar(&f.from, "from", "", "measure nothing, take the figures from this JSON `file`")
+	flags.StringVar(&f.json, "json", "", "write the figures of every run to this `file`")
+	flags.StringVar(&f.svg, "svg", "", "write the chart to this `file`")
+	flags.StringVar(&f.markdown, "markdown", "", "write the tables to this `file`; where it has the markers, between them")
+	flags.StringVar(&f.note, "note", "", "`words` that go with the figures wherever they are shown")
+	flags.StringVar(&f.cpu, "cpuprofile", "", "write a CPU profile to this `file`")
+	flags.StringVar(&f.mem, "memprofile", "", "write a profile of every allocation to this `file`")
+	only := flags.String("side", "", "libraries to measure ("+nameRedlock+","+nameRedsync+","+nameBare+",…), by comma; all by default")
+	clients := flags.String("client", "", "clients to measure in sequential and parallel (redigo,go-redis,rueidis,valkey-go), by comma; all by default")
+	flags.IntVar(&o.runs, "runs", 5, "interleaved runs")
+	flags.DurationVar(&o.duration, "duration", 2*time.Second, "time of each side in each run")
+	flags.IntVar(&o.nodes, "nodes", 5, "redis-servers")
+	flags.IntVar(&o.workers, "workers", 64, "goroutines in parallel")
+	flags.IntVar(&o.locks, "locks", s.locks, "locks in held")
+	flags.DurationVar(&o.heldFor, "held", s.heldFor, "time for which they are held")
+	if err := flags.Parse(args); err != nil {
+		return nil, nil, nil, err
+	}
+	if o.runs < 1 || o.duration <= 0 || o.nodes < 1 || o.workers < 1 || o.locks < 1 || o.heldFor <= 0 {
+		return nil, nil, nil, errors.New("-runs, -duration, -nodes, -workers, -locks and -held must be above 0")
+	}
+	if *only != "" {
+		o.sides = strings.Split(*only, ",")
+	}
+	if *clients != "" {
+		o.clients = strings.Split(*clients, ",")
+	}
+	wanted := flags.Args()
+	for _, name := range wanted {
+		if !slices.Contains(scenarioNames(), name) {
+			return nil, nil, nil, fmt.Errorf("no scenario %q; there are %s", name, strings.Join(scenarioNames(), ", "))
 		}
 	}
-	return fields
+	if len(wanted) == 0 {
+		wanted = scenarioNames()
+	}
+	return o, f, wanted, nil
 }
 
-func versions(modules ...string) []string {
-	var found []string
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
+// run is the command: measure or read, print, write.
+func run(args []string, s sizes, stop <-chan struct{}, stdout, stderr io.Writer) error {
+	o, files, wanted, err := parse(args, s, stderr)
+	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}
-	for _, want := range modules {
-		for _, dep := range info.Deps {
-			if dep.Path == want {
-				found = append(found, strings.TrimPrefix(dep.Path, "github.com/")+" "+dep.Version)
-			}
-		}
+	if err != nil {
+		return err
 	}
-	return found
+	o.stop = stop
+	var r *report
+	var failed error
+	if files.from != "" {
+		r, err = readReport(files.from)
+	} else {
+		r, failed, err = measure(o, files, wanted)
+	}
+	if err != nil {
+		return err
+	}
+	if files.note != "" {
+		r.Note = files.note
+	}
+	if _, err := io.WriteString(stdout, markdown(r)); err != nil {
+		return err
+	}
+	return errors.Join(failed, files.write(r))
+}
+
+// measure runs the scenarios. One that failed is not in the report, and does not take
+// the others' figures away.
+func measure(o *options, files *outputs, wanted []string) (r *report, failed, err error) {
+	finish, err := profile(files.cpu, files.mem)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, finish()) }()
+	if r, err = newReport(o); err != nil {
+		return nil, nil, err
+	}
+	for _, s := range scenarios {
+		if !slices.Contains(wanted, s.name) {
+			continue
+		}
+		started := time.Now()
+		results, err := s.run(o)
+		if o.stopped() {
+			return nil, nil, errStopped
+		}
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", s.name, err))
+			continue
+		}
+		r.Results = append(r.Results, results...)
+		fmt.Fprintf(o.progress, "%s: %v\n", s.name, time.Since(started).Round(time.Second))
+	}
+	return r, failed, nil
+}
+
+func (f *outputs) write(r *report) error {
+	var errs []error
+	if f.json != "" {
+		errs = append(errs, r.writeTo(f.json))
+	}
+	if f.svg != "" {
+		errs = append(errs, os.WriteFile(f.svg, []byte(chart(r)), 0o644)) //nolint:gosec // a page of the documentation
+	}
+	if f.markdown != "" {
+		errs = append(errs, rewrite(f.markdown, markdown(r)))
+	}
+	return errors.Join(errs...)
 }

@@ -1,15 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"math"
 	"runtime"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -17,14 +14,7 @@ import (
 	"github.com/quorumlock/redlock/internal/testutil"
 )
 
-// A side is one of those compared.
-type side struct {
-	name string
-	// pair makes the function that locks and unlocks one name, for one goroutine.
-	pair func(name string) (func() error, error)
-}
-
-// sample is one round of one side.
+// sample is one run of one side.
 type sample struct {
 	pairsPerSecond float64
 	allocs, bytes  float64 // per pair
@@ -38,33 +28,33 @@ type sample struct {
 // settle lets a side's late replies come in before another side is timed.
 const settle = 20 * time.Millisecond
 
-// compare runs the sides in turn, after a warm-up of each, and returns the
-// samples by side and round.
-func compare(o *options, servers []*testutil.Server, workers int, sides []side) (map[string][]sample, error) {
-	runs := map[string][]func() error{}
-	for _, s := range sides {
+// warmUp is at most how long a side runs before it is timed.
+const warmUp = 300 * time.Millisecond
+
+// compare runs the sides in turn, after a warm-up of each, and calls got for each
+// sample.
+func compare(o *options, servers []*testutil.Server, workers int, sides []side, got func(side, sample)) error {
+	runs := make([][]func() error, len(sides))
+	for i, s := range sides {
 		for w := range workers {
-			f, err := s.pair(fmt.Sprintf("bench:%s:%d", s.name, w))
+			f, err := s.pair(fmt.Sprintf("bench:%s:%s:%d", s.client, s.name, w))
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", s.name, err)
+				return fmt.Errorf("%s over %s: %w", s.name, s.client, err)
 			}
-			runs[s.name] = append(runs[s.name], f)
+			runs[i] = append(runs[i], f)
 		}
+		load(o, nil, runs[i], min(o.duration, warmUp))
 	}
-	for _, s := range sides {
-		load(o, nil, runs[s.name], min(o.duration, 300*time.Millisecond))
-	}
-	samples := map[string][]sample{}
-	for range o.rounds {
-		for _, s := range sides {
+	for range o.runs {
+		for i, s := range sides {
 			if o.stopped() {
-				return samples, nil
+				return errStopped
 			}
-			samples[s.name] = append(samples[s.name], load(o, servers, runs[s.name], o.duration))
+			got(s, load(o, servers, runs[i], o.duration))
 			time.Sleep(settle)
 		}
 	}
-	return samples, nil
+	return nil
 }
 
 // load has each function called in a loop of its own for a duration.
@@ -72,9 +62,9 @@ func load(o *options, servers []*testutil.Server, pairs []func() error, d time.D
 	var before, after runtime.MemStats
 	var ok, failed atomic.Int64
 	runtime.GC() // nobody pays for another side's garbage
+	dialsBefore, serversBefore := dials.Load(), serverTime(servers)
 	runtime.ReadMemStats(&before)
-	dialsBefore, serversBefore, clientBefore := dials.Load(), serverTime(servers), cpuTime()
-	started := time.Now()
+	clientBefore, started := cpuTime(), time.Now()
 	end := started.Add(d)
 	var all sync.WaitGroup
 	for _, pair := range pairs {
@@ -89,9 +79,9 @@ func load(o *options, servers []*testutil.Server, pairs []func() error, d time.D
 		})
 	}
 	all.Wait()
-	took := time.Since(started)
-	client, serverUse := cpuTime()-clientBefore, serverTime(servers)-serversBefore
+	took, client := time.Since(started), cpuTime()-clientBefore
 	runtime.ReadMemStats(&after)
+	serverUse := serverTime(servers) - serversBefore
 	n := max(1, float64(ok.Load()+failed.Load()))
 	return sample{
 		pairsPerSecond: float64(ok.Load()) / took.Seconds(),
@@ -125,63 +115,22 @@ func serverTime(servers []*testutil.Server) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-func column(samples []sample, of func(sample) float64) []float64 {
-	var out []float64
-	for _, s := range samples {
-		out = append(out, of(s))
+func addresses(servers []*testutil.Server) []string {
+	addrs := make([]string, len(servers))
+	for i, s := range servers {
+		addrs[i] = s.Addr()
 	}
-	return out
+	return addrs
 }
 
-func median(v []float64) float64 { return quantile(v, 0.5) }
-
-// quantile interpolates between the two nearest values; NaN of nothing.
-func quantile(v []float64, q float64) float64 {
-	if len(v) == 0 {
-		return math.NaN()
-	}
-	v = slices.Clone(v)
-	slices.Sort(v)
-	at := q * float64(len(v)-1)
-	low := int(at)
-	if low == len(v)-1 {
-		return v[low]
-	}
-	return v[low] + (v[low+1]-v[low])*(at-float64(low))
-}
-
-// ratio is the median of the ratios within each round, which a machine whose
-// speed drifts does not move.
-func ratio(a, b []float64) float64 {
-	var r []float64
-	for i := range min(len(a), len(b)) {
-		r = append(r, a[i]/b[i])
-	}
-	return median(r)
-}
-
-// table prints aligned columns below a title.
-func table(o *options, title string, rows [][]string) {
-	fmt.Fprintf(o.out, "\n%s\n", title)
-	w := tabwriter.NewWriter(o.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, row := range rows {
-		fmt.Fprintln(w, strings.Join(row, "\t")+"\t")
-	}
-	_ = w.Flush() // to where Fprintf went
-}
-
-// target prints whether a figure reaches its target.
-func target(o *options, met bool, format string, args ...any) {
-	word := "PASS "
-	if !met {
-		word = "SHORT"
-	}
-	fmt.Fprintf(o.out, "  %s  %s\n", word, fmt.Sprintf(format, args...))
-}
-
-func milliseconds(ms float64) string {
-	if math.IsNaN(ms) {
-		return "-"
-	}
-	return fmt.Sprintf("%.2f", ms)
+// start starts servers; stop ends them.
+func start(n int) (servers []*testutil.Server, stop func() error, err error) {
+	servers, err = testutil.StartN(n)
+	return servers, func() error {
+		var errs []error
+		for _, s := range servers {
+			errs = append(errs, s.Close())
+		}
+		return errors.Join(errs...)
+	}, err
 }

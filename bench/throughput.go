@@ -3,125 +3,125 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
-
-	"github.com/quorumlock/redlock/internal/testutil"
+	"math"
 )
 
-// sides makes the three sides over servers, or those that -side names.
-func sides(o *options, servers []*testutil.Server) (all []side, done func() error, err error) {
-	addrs := addresses(servers)
-	us, err := newOurs(addrs)
-	if err != nil {
-		return nil, nil, err
-	}
-	them := newTheirs(addrs)
-	wire, err := newBare(addrs)
-	if err != nil {
-		return nil, nil, errors.Join(err, us.close(), them.close())
-	}
-	all = []side{
-		{"redlock", func(name string) (func() error, error) {
-			m := us.NewMutex(name)
-			return func() error {
-				if err := m.Lock(); err != nil {
-					return err
-				}
-				_, err := m.Unlock()
-				return err
-			}, nil
-		}},
-		{"redsync", func(name string) (func() error, error) {
-			m := them.NewMutex(name)
-			return func() error {
-				if err := m.Lock(); err != nil {
-					return err
-				}
-				_, err := m.Unlock()
-				return err
-			}, nil
-		}},
-		{"bare", func(name string) (func() error, error) {
-			m, err := wire.newMutex(name)
-			if err != nil {
-				return nil, err
-			}
-			return m.lockUnlock, nil
-		}},
-	}
-	if o.only != nil {
-		all = slices.DeleteFunc(all, func(s side) bool { return !slices.Contains(o.only, s.name) })
-	}
-	return all, func() error { return errors.Join(us.close(), them.close(), wire.close()) }, nil
+// Targets, of redlock over each client.
+const (
+	maxAllocs         = 60 // per pair, those of the client included
+	sequentialRedsync = 1.2
+	parallelRedsync   = 1.2 // of redsync's best, through rueidis
+	parallelBare      = 0.92
+)
+
+// Columns of throughput.
+const (
+	colPairs     = "pairs/s"
+	colOfRedsync = "of redsync"
+	colOfBare    = "of bare"
+	colAllocs    = "allocs/pair"
+	colBytes     = "B/pair"
+	colClient    = "client µs/pair"
+	colServers   = "servers µs/pair"
+	colDials     = "dials/1,000 pairs"
+	colFailed    = "failed"
+)
+
+var throughputColumns = []column{
+	{Name: colPairs, Unit: "pairs/s", Better: "higher"},
+	{Name: colOfRedsync, Digits: 2, Better: "higher"},
+	{Name: colOfBare, Digits: 2, Better: "higher"},
+	{Name: colAllocs, Unit: "allocs", Better: "lower"},
+	{Name: colBytes, Unit: "B", Better: "lower"},
+	{Name: colClient, Unit: "µs", Better: "lower"},
+	{Name: colServers, Unit: "µs", Better: "lower"},
+	{Name: colDials, Digits: 1, Better: "lower"},
+	{Name: colFailed, Better: "lower"},
 }
 
-func addresses(servers []*testutil.Server) []string {
-	addrs := make([]string, len(servers))
-	for i, s := range servers {
-		addrs[i] = s.Addr()
+// sequential is one goroutine that locks and unlocks one name.
+func sequential(o *options) ([]*result, error) {
+	r := &result{
+		Name:   "sequential",
+		Title:  fmt.Sprintf("One goroutine, lock and unlock on %d nodes", o.nodes),
+		Charts: []string{colPairs, colAllocs},
 	}
-	return addrs
-}
-
-// start starts servers; stop ends them.
-func start(n int) (servers []*testutil.Server, stop func() error, err error) {
-	servers, err = testutil.StartN(n)
-	return servers, func() error {
-		var errs []error
-		for _, s := range servers {
-			errs = append(errs, s.Close())
+	if err := throughput(o, r, 1); err != nil {
+		return nil, err
+	}
+	for _, c := range clients {
+		peer := c.name
+		if c.name == clientValkey {
+			peer = clientRueidis
 		}
-		return errors.Join(errs...)
-	}, err
+		r.atLeast(c.name, peer, nameRedsync, sequentialRedsync)
+	}
+	for _, c := range clients {
+		if n := r.value(c.name, nameRedlock, colAllocs); !math.IsNaN(n) {
+			r.check(n <= maxAllocs, "over %s, %.0f allocations a pair; target: at most %d", c.name, n, maxAllocs)
+		}
+	}
+	return []*result{r}, nil
 }
 
-// throughput compares the sides with a number of goroutines and prints the table.
-func throughput(o *options, title string, workers int) (results map[string][]sample, err error) {
+// parallel is many goroutines, each with a name of its own: nobody waits for a
+// lock, so what counts is the work for each pair.
+func parallel(o *options) ([]*result, error) {
+	r := &result{
+		Name:   "parallel",
+		Title:  fmt.Sprintf("%d goroutines on their own names, lock and unlock on %d nodes", o.workers, o.nodes),
+		Charts: []string{colPairs},
+	}
+	if err := throughput(o, r, o.workers); err != nil {
+		return nil, err
+	}
+	r.atLeast(clientRueidis, clientRueidis, nameBare, parallelBare)
+	best := clientRedigo
+	for _, c := range clients {
+		if r.value(c.name, nameRedsync, colPairs) > r.value(best, nameRedsync, colPairs) {
+			best = c.name
+		}
+	}
+	r.atLeast(clientRueidis, best, nameRedsync, parallelRedsync)
+	return []*result{r}, nil
+}
+
+// throughput compares the sides with a number of goroutines.
+func throughput(o *options, r *result, workers int) (err error) {
+	r.Group, r.Columns = "client", throughputColumns
 	servers, stop, err := start(o.nodes)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	all, done, err := sides(o, servers)
+	sides, done, err := makeSides(o, addresses(servers))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	results, err = compare(o, servers, workers, all)
-	if err != nil {
-		return nil, err
+	err = compare(o, servers, workers, sides, func(s side, got sample) {
+		w := r.row(s.client, s.name)
+		w.add(colPairs, got.pairsPerSecond)
+		w.add(colAllocs, got.allocs)
+		w.add(colBytes, got.bytes)
+		w.add(colClient, got.client)
+		w.add(colServers, got.servers)
+		w.add(colDials, got.dials)
+		w.add(colFailed, float64(got.failed))
+	})
+	for _, w := range r.Rows {
+		w.Cells[colOfRedsync] = cell{Runs: ratios(w.Cells[colPairs].Runs, r.runs(w.Group, nameRedsync, colPairs))}
+		w.Cells[colOfBare] = cell{Runs: ratios(w.Cells[colPairs].Runs, r.runs(w.Group, nameBare, colPairs))}
 	}
-	pps := func(s sample) float64 { return s.pairsPerSecond }
-	rows := [][]string{{"", "pairs/s", "of bare", "allocs/pair", "B/pair", "client us/pair", "servers us/pair", "dials/1000", "failed"}}
-	for _, s := range all {
-		got := results[s.name]
-		failed := int64(0)
-		for _, one := range got {
-			failed += one.failed
-		}
-		rows = append(rows, []string{
-			s.name,
-			fmt.Sprintf("%.0f", median(column(got, pps))),
-			fmt.Sprintf("%.2f", ratio(column(got, pps), column(results["bare"], pps))),
-			fmt.Sprintf("%.0f", median(column(got, func(s sample) float64 { return s.allocs }))),
-			fmt.Sprintf("%.0f", median(column(got, func(s sample) float64 { return s.bytes }))),
-			fmt.Sprintf("%.0f", median(column(got, func(s sample) float64 { return s.client }))),
-			fmt.Sprintf("%.0f", median(column(got, func(s sample) float64 { return s.servers }))),
-			fmt.Sprintf("%.1f", median(column(got, func(s sample) float64 { return s.dials }))),
-			fmt.Sprint(failed),
-		})
-	}
-	table(o, title, rows)
-	return results, nil
+	return err
 }
 
-// atLeast prints whether redlock's pairs per second are at least factor times
-// those of another side.
-func atLeast(o *options, results map[string][]sample, other string, factor float64) {
-	pps := func(s sample) float64 { return s.pairsPerSecond }
-	if len(results["redlock"]) == 0 || len(results[other]) == 0 {
-		return
+// atLeast checks that redlock's pairs per second over one client are at least factor
+// times those of another side.
+func (r *result) atLeast(client, otherClient, other string, factor float64) {
+	got := median(ratios(r.runs(client, nameRedlock, colPairs), r.runs(otherClient, other, colPairs)))
+	if math.IsNaN(got) {
+		return // not measured
 	}
-	r := ratio(column(results["redlock"], pps), column(results[other], pps))
-	target(o, r >= factor, "redlock is %.2f times %s; target: at least %.2f", r, other, factor)
+	r.check(got >= factor, "over %s, %.2f times %s over %s; target: at least %.2f", client, got, other, otherClient, factor)
 }

@@ -15,74 +15,66 @@ var wanTrips = []time.Duration{
 }
 
 const (
-	wanQuorum  = 40 * time.Millisecond
-	wanMargin  = 2500 * time.Microsecond
-	wanWarmUp  = 5
-	wanAtLeast = 10
+	wanQuorum = 40 * time.Millisecond
+	wanMargin = 2500 * time.Microsecond
+	wanWarmUp = 5
 )
 
 // wan is one goroutine over nodes in several places.
-func wan(o *options) (err error) {
+func wan(o *options) (all []*result, err error) {
 	servers, stop, err := start(len(wanTrips))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	addrs := make([]string, len(servers))
 	for i, s := range servers {
 		p, err := testutil.NewProxy(s.Addr())
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer p.Close()
 		p.Delay(wanTrips[i]/2, wanTrips[i]/2)
 		addrs[i] = p.Addr()
 	}
-	us, err := newOurs(addrs)
+	us, err := newOurs(openRedigo, addrs)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, us.close()) }()
-	them := newTheirs(addrs)
+	them, err := newTheirs(openRedigo, addrs)
+	if err != nil {
+		return nil, err
+	}
 	defer func() { err = errors.Join(err, them.close()) }()
 
-	sides := []struct {
-		name string
-		m    mutex
-		f    figures
-	}{
-		{name: "redlock", m: us.NewMutex("bench:wan:redlock")},
-		{name: "redsync", m: them.NewMutex("bench:wan:redsync")},
+	r := &result{
+		Name:    "wan",
+		Title:   "Nodes 1, 1, 40, 80 and 80 ms away, lock and unlock",
+		Note:    "Over redigo. A majority is 40 ms away.",
+		Columns: latencyColumns,
+		Charts:  []string{colLock50},
 	}
-	for i := range sides {
-		if _, err := timed(o, sides[i].m, 0, wanWarmUp); err != nil {
-			return fmt.Errorf("%s: %w", sides[i].name, err)
-		}
-	}
-	for range o.rounds {
-		for i := range sides {
-			s := &sides[i]
-			l, err := timed(o, s.m, o.duration, wanAtLeast)
-			if err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
+	mutexes := map[string]mutex{nameRedlock: us.NewMutex("bench:wan:redlock"), nameRedsync: them.NewMutex("bench:wan:redsync")}
+	for run := range o.runs + 1 {
+		for _, name := range []string{nameRedlock, nameRedsync} {
+			d, pairs := o.duration, o.wanPairs
+			if run == 0 {
+				d, pairs = 0, wanWarmUp
 			}
-			s.f.lock50 = append(s.f.lock50, quantile(l.lock, 0.5))
-			s.f.lock99 = append(s.f.lock99, quantile(l.lock, 0.99))
-			s.f.unlock50 = append(s.f.unlock50, quantile(l.unlock, 0.5))
-			s.f.unlock99 = append(s.f.unlock99, quantile(l.unlock, 0.99))
+			l, err := timed(o, mutexes[name], d, pairs)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			if run > 0 {
+				l.addTo(r.row("", name))
+			}
 		}
 	}
-	rows := [][]string{{"", "lock p50", "p99", "unlock p50", "p99"}}
-	for _, s := range sides {
-		rows = append(rows, []string{
-			s.name, milliseconds(median(s.f.lock50)), milliseconds(median(s.f.lock99)),
-			milliseconds(median(s.f.unlock50)), milliseconds(median(s.f.unlock99)),
-		})
-	}
-	table(o, fmt.Sprintf("wan: nodes %v away, milliseconds", wanTrips), rows)
 	limit := ms(wanQuorum + wanMargin)
-	f := sides[0].f
-	target(o, median(f.lock50) <= limit, "lock %s ms; target: at most %.1f", milliseconds(median(f.lock50)), limit)
-	target(o, median(f.unlock50) <= limit, "unlock %s ms; target: at most %.1f", milliseconds(median(f.unlock50)), limit)
-	return nil
+	for _, column := range []string{colLock50, colUnlock50} {
+		got := r.value("", nameRedlock, column)
+		r.check(got <= limit, "%s: %.1f ms; target: at most %.1f", column, got, limit)
+	}
+	return []*result{r}, nil
 }
