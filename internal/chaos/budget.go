@@ -67,6 +67,26 @@ func (b *budget) releaseLink(client, n int) {
 	b.links[client][n] = false
 }
 
+// claimLinks is claimLink for each of the clients and nodes: all or none.
+func (b *budget) claimLinks(clients, nodes []int) (release func(), ok bool) {
+	var claimed [][2]int
+	release = func() {
+		for _, l := range claimed {
+			b.releaseLink(l[0], l[1])
+		}
+	}
+	for _, c := range clients {
+		for _, n := range nodes {
+			if !b.claimLink(c, n) {
+				release()
+				return nil, false
+			}
+			claimed = append(claimed, [2]int{c, n})
+		}
+	}
+	return release, true
+}
+
 // faultyLocked is how many nodes a client cannot count on.
 func (b *budget) faultyLocked(client int) int {
 	faulty := 0

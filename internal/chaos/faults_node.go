@@ -66,11 +66,11 @@ func (n *nemesis) restartNode() func(context.Context) error {
 	return func(ctx context.Context) error {
 		defer n.restarted(ctx, i)
 		n.note(i, "killed")
-		if err := n.nodes[i].server.Kill(); err != nil {
+		if err := insist(n.nodes[i].server.Kill); err != nil {
 			return err
 		}
 		pause(ctx, down)
-		err := n.nodes[i].server.Restart()
+		err := insist(n.nodes[i].server.Restart)
 		n.note(i, "back with its keys")
 		return err
 	}
@@ -86,15 +86,56 @@ func (n *nemesis) emptyNode() func(context.Context) error {
 	return func(ctx context.Context) error {
 		defer n.restarted(ctx, i)
 		n.note(i, "killed")
-		if err := n.nodes[i].server.Kill(); err != nil {
+		if err := insist(n.nodes[i].server.Kill); err != nil {
 			return err
 		}
 		if n.settings.guard == 0 {
 			// Also when the run ends: its clients are still there.
 			pause(context.WithoutCancel(ctx), max(n.settings.longest(), leastDown))
 		}
-		err := n.nodes[i].server.RestartEmpty()
+		err := insist(n.nodes[i].server.RestartEmpty)
 		n.note(i, "back without its keys")
+		return err
+	}
+}
+
+// bareMajority cuts half of the clients off from all nodes but a majority, and when they have taken
+// locks there, heals that and has a node of the majority forget: it and those that never
+// had the locks are then enough for a second holder, if the guard lets them.
+func (n *nemesis) bareMajority() func(context.Context) error {
+	places := n.rng.Perm(len(n.network.links))[:(len(n.network.links)+1)/2]
+	order := n.rng.Perm(len(n.nodes))
+	kind, length := n.aCut(), n.between(n.settings.expiry/2, n.settings.expiry)
+	if n.settings.guard == 0 {
+		return nil
+	}
+	without, forgets := order[:n.budget.minority], order[n.budget.minority]
+	release, ok := n.budget.claimLinks(places, without)
+	if !ok {
+		return nil
+	}
+	return func(ctx context.Context) error {
+		var links []*link
+		for _, place := range places {
+			for _, i := range without {
+				n.noteLink(place, i, kind.String())
+				links = append(links, n.network.links[place][i])
+			}
+		}
+		err := n.network.cut(links, kind, 1)
+		pause(ctx, length)
+		err = errors.Join(err, n.network.cut(links, kind, -1))
+		release()
+		n.note(forgets, "may forget now: the links are healed")
+		if err != nil || !n.budget.claimNode(forgets) {
+			return err
+		}
+		n.mu.Lock()
+		n.reborn++
+		n.mu.Unlock()
+		defer n.restarted(ctx, forgets)
+		err = insist(n.nodes[forgets].server.RestartEmpty)
+		n.note(forgets, "back without its keys")
 		return err
 	}
 }
@@ -111,7 +152,7 @@ func (n *nemesis) forgetMajority() func(context.Context) error {
 		for _, i := range order {
 			all = append(all, n.nodes[i])
 		}
-		return each(all, func(d *node) error { return d.server.RestartEmpty() })
+		return each(all, func(d *node) error { return insist(d.server.RestartEmpty) })
 	}
 }
 

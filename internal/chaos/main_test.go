@@ -129,6 +129,16 @@ func TestBudgetIsAMinorityForEveryClient(t *testing.T) {
 	b.releaseLink(1, 2)
 	b.releaseNode(1)
 	require.True(t, b.claimNode(4))
+	b.releaseLink(0, 1)
+	_, ok := b.claimLinks([]int{0, 1}, []int{1, 3})
+	require.False(t, ok, "a third of five")
+	require.True(t, b.claimLink(0, 1), "none of them is left")
+	b.releaseLink(0, 1)
+	release, ok := b.claimLinks([]int{0, 1}, []int{3})
+	require.True(t, ok)
+	require.False(t, b.claimLink(1, 1))
+	release()
+	require.True(t, b.claimLink(1, 1))
 	require.False(t, newBudget(1, 2).claimNode(0), "two nodes need both")
 }
 

@@ -43,8 +43,9 @@ type fault struct {
 
 var faults = []fault{
 	{"node suspended", 8, (*nemesis).suspendNode},
-	{"node killed, back with its keys", 6, (*nemesis).restartNode},
-	{"node killed, back without its keys", 6, (*nemesis).emptyNode},
+	{"node killed, back with its keys", 4, (*nemesis).restartNode},
+	{"node killed, back without its keys", 3, (*nemesis).emptyNode},
+	{"bare majority, then a node of it forgets", 20, (*nemesis).bareMajority},
 	{"node cut off", 10, (*nemesis).cutNode},
 	{"link cut", 14, (*nemesis).cutLink},
 	{"link slow", 10, (*nemesis).slowLink},

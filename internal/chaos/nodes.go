@@ -159,6 +159,19 @@ func (d *node) introduce(names []string, life time.Duration) error {
 	return nil
 }
 
+// patience is how long the machine may be too busy to end or start a server.
+const patience = time.Minute
+
+// insist does something until it succeeds, for as long as patience lasts.
+func insist(do func() error) error {
+	var err error
+	testutil.Poll(patience, func() bool {
+		err = do()
+		return err == nil
+	})
+	return err
+}
+
 // each does something with several nodes at the same time.
 func each(nodes []*node, f func(*node) error) error {
 	errs := make([]error, len(nodes))
