@@ -5,7 +5,7 @@ BIN     := .cache/bin
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test check soak chaos bench fuzz demo cover fmt model sim matrix observe
+.PHONY: help setup test check soak chaos bench fuzz demo cover fmt model sim mutants matrix observe
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,8 +30,11 @@ model: ## explore the protocol exhaustively, and find each known bad variant (mi
 	go run ./internal/model/cmd/explore
 
 SIM_COUNT ?= 20000
-sim: ## seeded schedules of faults in virtual time; SIM_SEED=n runs one twice (minutes)
-	SIM_SEED=$(SEED) SIM_COUNT=$(SIM_COUNT) go test -count=1 -timeout 30m -v ./internal/sim
+sim: ## seeded schedules of faults in virtual time; SEED=n runs one twice (minutes)
+	SIM_SEED=$(SEED) SIM_COUNT=$(SIM_COUNT) go test -count=1 -timeout 30m -run TestSchedules -v ./internal/sim
+
+mutants: setup ## break a copy in many ways, and see that a test notices each (minutes)
+	go run ./internal/mutants/cmd/mutants
 
 soak: setup ## long runs with faults (minutes)
 	REDLOCK_SOAK=1 go test -race -run Soak -timeout 30m work

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -19,8 +18,10 @@ import (
 // Result is what one run saw.
 type Result struct {
 	Grants, Refusals, Losses, Faults int
-	// Trace is a sum over every execution at every node, in order.
+	// Trace is a sum over every execution at every node, in the order of each node.
 	Trace uint64
+	// Log has a line for each execution, by node; empty without Options.Log.
+	Log [][]string
 	// Violations are promises broken; none are expected.
 	Violations []string
 }
@@ -39,39 +40,47 @@ type world struct {
 
 	mu        sync.Mutex
 	result    Result                      // guarded by mu
+	traces    []uint64                    // guarded by mu; by node
+	taken     map[int64]bool              // guarded by mu; instants of the network
 	holders   map[string][]*redlock.Mutex // guarded by mu
 	highest   map[string]int64            // guarded by mu; token
 	abandoned bool                        // guarded by mu; some lock was left to its expiry
 }
 
+// Options say how to run.
+type Options struct {
+	Log bool // fill in Result.Log
+}
+
 // Run makes one run. It must be called inside a synctest bubble.
-func Run(seed uint64) Result {
+func Run(seed uint64, o Options) Result {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	w := &world{
 		seed: seed, nodes: redlocktest.NewNodes(3 + 2*rng.IntN(2)), names: []string{"a", "b"}[:1+rng.IntN(2)],
 		holders: map[string][]*redlock.Mutex{}, highest: map[string]int64{},
+		taken: map[int64]bool{},
 	}
-	trace := fnv.New64a()
+	w.traces = make([]uint64, len(w.nodes))
+	if o.Log {
+		w.result.Log = make([][]string, len(w.nodes))
+	}
 	for i, n := range w.nodes {
 		n.SetFaults(w.network(i))
-		n.OnExec(func(c redlocktest.Call) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			fmt.Fprintln(trace, i, c.Sequence, c.Time.UnixNano(), c.Name, c.Reply)
-		})
+		n.OnExec(w.executed(i))
 	}
 	var clients []*redlock.Redlock
 	var workers sync.WaitGroup
 	ctx, cancel := context.WithCancel(context.Background())
-	for c := range 2 + rng.IntN(3) {
-		r, err := redlock.New(w.nodes.Pools(), redlock.WithExpiry(expiry), redlock.WithRetryDelayFunc(w.delay(c)))
+	for c := range 2 + rng.IntN(maxClients-1) {
+		r, err := redlock.New(w.lines(c), redlock.WithExpiry(expiry))
 		if err != nil {
 			w.violate("client: %v", err)
 			break
 		}
 		clients = append(clients, r)
-		for k := range 1 + rng.IntN(2) {
-			workers.Go(func() { w.work(r, rand.New(rand.NewPCG(seed, uint64(100*c+k+1)))) })
+		for k := range 1 + rng.IntN(maxWorkers) {
+			source := uint64(c*maxWorkers + k)
+			workers.Go(func() { w.work(r, source, rand.New(rand.NewPCG(seed, source+1))) })
 		}
 	}
 	var faults sync.WaitGroup
@@ -88,63 +97,72 @@ func Run(seed uint64) Result {
 	}
 	time.Sleep(healing)
 	w.checkClean()
-	w.result.Trace = trace.Sum64()
+	for _, trace := range w.traces {
+		w.result.Trace = mix(w.result.Trace, trace)
+	}
 	return w.result
 }
 
-// network is the fate of a request to node i: it follows from the seed and the moment,
-// not from a generator that goroutines would share.
-func (w *world) network(i int) func(redlocktest.Call) redlocktest.Fault {
-	return func(c redlocktest.Call) redlocktest.Fault {
-		name := ""
-		if c.Name != "subscribe" && c.Name != "message" { // a channel's name is random
-			name = c.Keys[0]
+// executed enters an execution at node i into the trace.
+func (w *world) executed(i int) func(redlocktest.Call) {
+	return func(c redlocktest.Call) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		h := w.traces[i]
+		for _, x := range []uint64{uint64(c.Sequence), uint64(c.Time.UnixNano()), kinds[c.Name], source(c)} {
+			h = mix(h, x)
 		}
-		h := fnv.New64a()
-		fmt.Fprintln(h, w.seed, i, time.Now().UnixNano(), c.Name, name)
-		rng := rand.New(rand.NewPCG(h.Sum64(), w.seed))
-		f := redlocktest.Fault{
-			Delay:      time.Duration(50_000 + rng.Int64N(400_000)), // in ns, so that few coincide
-			ReplyDelay: time.Duration(50_000 + rng.Int64N(400_000)),
+		for _, x := range c.Reply {
+			h = mix(h, uint64(x))
 		}
-		switch rng.IntN(60) {
-		case 0:
-			f.DropRequest = true
-		case 1:
-			f.DropReply = true
-		case 2:
-			f.Duplicates = []time.Duration{time.Duration(rng.Int64N(900_000_000)), time.Duration(rng.Int64N(90_000_000))}
-		case 3:
-			f.Delay += time.Duration(rng.Int64N(700_000_000))
+		w.traces[i] = h
+		if w.result.Log != nil {
+			w.result.Log[i] = append(w.result.Log[i], fmt.Sprintf("%s %s of %d: %v",
+				c.Time.Format("05.000000"), c.Name, source(c), c.Reply))
 		}
-		return f
-	}
-}
-
-// delay is a retry delay that two runs of a seed share.
-func (w *world) delay(c int) redlock.DelayFunc {
-	return func(tries int) time.Duration {
-		return 20*time.Millisecond + time.Duration((uint64(c*7919+tries*104729)+w.seed)%30_000_017)
 	}
 }
 
 // work is one worker: it takes locks in every way and checks each grant.
-func (w *world) work(r *redlock.Redlock, rng *rand.Rand) {
+func (w *world) work(r *redlock.Redlock, source uint64, rng *rand.Rand) {
+	opts := []redlock.Option{
+		redlock.WithObserver(waking{source}),
+		redlock.WithGenValueFunc(func() (string, error) { return valueOf(source), nil }),
+		redlock.WithRetryDelayFunc(func(tries int) time.Duration {
+			random := mix(mix(w.seed, source), uint64(tries))
+			return aligned(20*time.Millisecond+time.Duration(random%30_000_000), retries+source)
+		}),
+	}
+	n := &turn{rng: rng, source: source}
 	for range turns {
-		time.Sleep(time.Duration(rng.Int64N(100_000_000)))
-		m := r.NewMutex(w.names[rng.IntN(len(w.names))])
-		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+rng.Int64N(3_000_000_000)))
+		n.sleep(100 * time.Millisecond)
+		m := r.NewMutex(w.names[rng.IntN(len(w.names))], opts...)
+		patience := aligned(time.Duration(1+rng.Int64N(3_000_000_000)), contexts+source)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		if rng.IntN(4) == 0 {
-			w.hold(ctx, m, rng)
+			w.hold(ctx, m, n)
 		} else {
-			w.lock(ctx, m, rng)
+			w.lock(ctx, m, n)
 		}
 		cancel()
 	}
 }
 
+// turn is what a worker decides by.
+type turn struct {
+	rng    *rand.Rand
+	source uint64
+}
+
+// pause is random, below limit, and ends in the worker's own slot.
+func (n *turn) pause(limit time.Duration) time.Duration {
+	return aligned(time.Duration(n.rng.Int64N(int64(limit))), sleeps+n.source)
+}
+
+func (n *turn) sleep(limit time.Duration) { time.Sleep(n.pause(limit)) }
+
 // hold is a turn with renewal.
-func (w *world) hold(ctx context.Context, m *redlock.Mutex, rng *rand.Rand) {
+func (w *world) hold(ctx context.Context, m *redlock.Mutex, n *turn) {
 	held, err := m.Hold(ctx)
 	if err != nil {
 		w.count(&w.result.Refusals)
@@ -156,7 +174,7 @@ func (w *world) hold(ctx context.Context, m *redlock.Mutex, rng *rand.Rand) {
 		if errors.Is(context.Cause(held), redlock.ErrLost) {
 			w.count(&w.result.Losses)
 		}
-	case <-time.After(time.Duration(rng.Int64N(int64(3 * expiry)))):
+	case <-time.After(n.pause(3 * expiry)):
 		if held.Err() == nil && !m.Valid() {
 			w.violate("%s: a held context is alive beyond its lock", m.Name())
 		}
@@ -166,9 +184,9 @@ func (w *world) hold(ctx context.Context, m *redlock.Mutex, rng *rand.Rand) {
 }
 
 // lock is a turn without.
-func (w *world) lock(ctx context.Context, m *redlock.Mutex, rng *rand.Rand) {
+func (w *world) lock(ctx context.Context, m *redlock.Mutex, n *turn) {
 	var err error
-	if rng.IntN(3) == 0 {
+	if n.rng.IntN(3) == 0 {
 		err = m.TryLockContext(ctx)
 	} else {
 		err = m.LockContext(ctx)
@@ -178,13 +196,13 @@ func (w *world) lock(ctx context.Context, m *redlock.Mutex, rng *rand.Rand) {
 		return
 	}
 	w.granted(m)
-	time.Sleep(time.Duration(rng.Int64N(int64(expiry) * 6 / 5)))
-	if rng.IntN(3) == 0 {
+	n.sleep(expiry * 6 / 5)
+	if n.rng.IntN(3) == 0 {
 		_, _ = m.ExtendContext(ctx)
-		time.Sleep(time.Duration(rng.Int64N(int64(expiry) / 2)))
+		n.sleep(expiry / 2)
 	}
 	w.left(m)
-	switch rng.IntN(10) {
+	switch n.rng.IntN(10) {
 	case 0: // a client that is gone
 		w.mu.Lock()
 		w.abandoned = true
@@ -234,6 +252,8 @@ func (w *world) left(m *redlock.Mutex) {
 // disturb keeps a minority of the nodes faulty, one fault after the other.
 func (w *world) disturb(ctx context.Context, rng *rand.Rand) {
 	minority := len(w.nodes) / 2
+	pause := func(d time.Duration) { time.Sleep(aligned(d, disturbance)) }
+	pause(0)
 	for ctx.Err() == nil {
 		w.count(&w.result.Faults)
 		n := w.nodes[rng.IntN(minority)] // always the same few: what they forget is a minority
@@ -241,11 +261,11 @@ func (w *world) disturb(ctx context.Context, rng *rand.Rand) {
 		switch rng.IntN(6) {
 		case 0:
 			n.Hang()
-			time.Sleep(length)
+			pause(length)
 			n.Resume()
 		case 1:
 			n.Down()
-			time.Sleep(length)
+			pause(length)
 			n.Up()
 		case 2:
 			n.Restart(true)
@@ -253,16 +273,16 @@ func (w *world) disturb(ctx context.Context, rng *rand.Rand) {
 			n.Down()
 			n.Restart(false)
 			n.Down()
-			time.Sleep(2*expiry + length)
+			pause(2*expiry + length)
 			n.Up()
 		case 4:
 			n.DropReplies(true)
-			time.Sleep(length)
+			pause(length)
 			n.DropReplies(false)
 		case 5:
 			n.SetClockOffset(time.Duration(rng.Int64N(8_000_000)) - 4*time.Millisecond)
 		}
-		time.Sleep(time.Duration(rng.Int64N(300_000_000)))
+		pause(time.Duration(rng.Int64N(300_000_000)))
 	}
 }
 
