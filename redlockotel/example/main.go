@@ -42,33 +42,55 @@ func main() {
 	}
 }
 
+// telemetry is where spans and metrics go.
+type telemetry struct {
+	registry *prometheus.Registry
+	meters   *sdkmetric.MeterProvider
+	tracers  *sdktrace.TracerProvider
+	spans    *tracetest.InMemoryExporter
+	observer *redlockotel.Observer
+}
+
+// newTelemetry keeps spans only on demand: those of a long run would fill the memory.
+func newTelemetry(keepSpans bool) (*telemetry, error) {
+	t := &telemetry{registry: prometheus.NewRegistry(), spans: tracetest.NewInMemoryExporter()}
+	exporter, err := promexporter.New(promexporter.WithRegisterer(t.registry), promexporter.WithoutScopeInfo(), promexporter.WithoutTargetInfo())
+	if err != nil {
+		return nil, err
+	}
+	t.meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
+	var tracing []sdktrace.TracerProviderOption
+	if keepSpans {
+		tracing = append(tracing, sdktrace.WithSyncer(t.spans))
+	}
+	t.tracers = sdktrace.NewTracerProvider(tracing...)
+	t.observer, err = redlockotel.New(redlockotel.WithMeterProvider(t.meters), redlockotel.WithTracerProvider(t.tracers),
+		redlockotel.WithLockNames(family))
+	return t, err
+}
+
+// page serves the metrics.
+func (t *telemetry) page() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{}))
+	return mux
+}
+
+func (t *telemetry) close(ctx context.Context) error {
+	return errors.Join(t.tracers.Shutdown(ctx), t.meters.Shutdown(ctx))
+}
+
 // run ends with ctx, or, if it is to show what it saw, after a few seconds.
 func run(ctx context.Context, addr string, show, buckets bool, out io.Writer) error {
-	registry := prometheus.NewRegistry()
-	exporter, err := promexporter.New(promexporter.WithRegisterer(registry), promexporter.WithoutScopeInfo(), promexporter.WithoutTargetInfo())
+	t, err := newTelemetry(show)
 	if err != nil {
 		return err
 	}
-	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
-	spans := tracetest.NewInMemoryExporter()
-	var tracing []sdktrace.TracerProviderOption
-	if show { // the spans of a long run would fill the memory
-		tracing = append(tracing, sdktrace.WithSyncer(spans))
-	}
-	tracers := sdktrace.NewTracerProvider(tracing...)
-	observer, err := redlockotel.New(redlockotel.WithMeterProvider(meters), redlockotel.WithTracerProvider(tracers),
-		redlockotel.WithLockNames(family))
-	if err != nil {
-		return err
-	}
-
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return err
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: t.page(), ReadHeaderTimeout: 5 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	page := "http://" + listener.Addr().String() + "/metrics"
@@ -76,13 +98,13 @@ func run(ctx context.Context, addr string, show, buckets bool, out io.Writer) er
 		fmt.Fprintln(out, "metrics:", page)
 	}
 
-	err = shop(ctx, tracers.Tracer("shop"), observer, show)
+	err = shop(ctx, t.tracers.Tracer("shop"), t.observer, show)
 	if err == nil && show {
-		err = report(spans.GetSpans(), page, buckets, out)
+		err = report(t.spans.GetSpans(), page, buckets, out)
 	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	err = errors.Join(err, server.Shutdown(closing), tracers.Shutdown(closing), meters.Shutdown(closing))
+	err = errors.Join(err, server.Shutdown(closing), t.close(closing))
 	if end := <-served; !errors.Is(end, http.ErrServerClosed) {
 		err = errors.Join(err, end)
 	}

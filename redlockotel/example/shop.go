@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	expiry  = 1500 * time.Millisecond
+	expiry  = 2 * time.Second
 	workers = 4
 	orders  = 3 // of each worker in a round
 )
@@ -27,7 +27,7 @@ func shop(ctx context.Context, tracer trace.Tracer, observer *redlockotel.Observ
 		d := time.Duration(i+1) * 200 * time.Microsecond // one way; the last are farther away
 		n.SetDelay(d, d)
 	}
-	locks, err := redlock.New(nodes.Pools(), redlock.WithObserver(observer), redlock.WithExpiry(expiry))
+	locks, err := redlock.New(nodes.Pools(), redlock.WithObserver(observer), redlock.WithExpiry(expiry), redlock.WithNodeTimeout(expiry/4))
 	if err != nil {
 		return err
 	}
