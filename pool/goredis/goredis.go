@@ -43,16 +43,24 @@ func (n *node) Addr() string { return n.addr }
 
 // Eval implements pool.Pool.
 func (n *node) Eval(ctx context.Context, s *pool.Script, keys []string, args ...any) ([]int64, error) {
-	words := make([]any, 0, 3+len(keys)+len(args))
-	words = append(words, "evalsha", s.Hash(), len(keys))
+	words := make([]any, 0, 2+len(keys)+len(args))
+	words = append(words, s.Hash(), len(keys))
 	for _, k := range keys {
 		words = append(words, k)
 	}
-	words = append(words, args...)
-	reply, err := n.do(ctx, words)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		words[0], words[1] = "eval", s.Source()
-		reply, err = n.do(ctx, words)
+	return n.Command(ctx, s, append(words, args...), nil)
+}
+
+// Command implements pool.Commander.
+func (n *node) Command(ctx context.Context, s *pool.Script, words []any, into []int64) ([]int64, error) {
+	// A hook of the client may keep what it is given, so that it is made for each call.
+	full := make([]any, 1+len(words))
+	full[0] = "evalsha"
+	copy(full[1:], words)
+	reply, err := n.do(ctx, full)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		again := append([]any{"eval", s.Source()}, words[1:]...)
+		reply, err = n.do(ctx, again)
 	}
 	if err != nil {
 		return nil, err
@@ -61,13 +69,14 @@ func (n *node) Eval(ctx context.Context, s *pool.Script, keys []string, args ...
 	if !ok {
 		return nil, fmt.Errorf("goredis: script replied %T, not an array of integers", reply)
 	}
-	out := make([]int64, len(values))
 	for i, v := range values {
-		if out[i], ok = v.(int64); !ok {
+		number, ok := v.(int64)
+		if !ok {
 			return nil, fmt.Errorf("goredis: script replied %T at position %d, not an integer", v, i)
 		}
+		into = append(into, number)
 	}
-	return out, nil
+	return into, nil
 }
 
 // once is a command that the client does not repeat on its own.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -46,29 +47,63 @@ func (n *node) Addr() string { return n.addr }
 
 // Eval implements pool.Pool.
 func (n *node) Eval(ctx context.Context, s *pool.Script, keys []string, args ...any) ([]int64, error) {
+	words := make([]any, 0, 2+len(keys)+len(args))
+	words = append(words, s.Hash(), len(keys))
+	for _, k := range keys {
+		words = append(words, k)
+	}
+	return n.Command(ctx, s, append(words, args...), nil)
+}
+
+// Command implements pool.Commander.
+func (n *node) Command(ctx context.Context, s *pool.Script, words []any, into []int64) ([]int64, error) {
 	c, err := n.client(ctx)
 	if err != nil {
 		return nil, withCode(err)
 	}
-	words := make([]string, len(args))
-	for i, a := range args {
-		words[i] = fmt.Sprint(a)
-	}
-	reply := c.Do(ctx, c.B().Evalsha().Sha1(s.Hash()).Numkeys(int64(len(keys))).Key(keys...).Arg(words...).Build())
+	reply := c.Do(ctx, command(c, "EVALSHA", s.Hash(), words))
 	if e, ok := rueidis.IsRedisErr(reply.Error()); ok && e.IsNoScript() {
-		reply = c.Do(ctx, c.B().Eval().Script(s.Source()).Numkeys(int64(len(keys))).Key(keys...).Arg(words...).Build())
+		reply = c.Do(ctx, command(c, "EVAL", s.Source(), words))
 	}
 	values, err := reply.ToArray()
 	if err != nil {
 		return nil, withCode(err)
 	}
-	out := make([]int64, len(values))
 	for i := range values {
-		if out[i], err = values[i].ToInt64(); err != nil {
+		v, err := values[i].ToInt64()
+		if err != nil {
 			return nil, fmt.Errorf("rueidis: script replied no integer at position %d: %w", i, err)
 		}
+		into = append(into, v)
 	}
-	return out, nil
+	return into, nil
+}
+
+// command puts words behind a script. Added one by one, they go to memory that the
+// client uses again.
+func command(c rueidis.Client, verb, script string, words []any) rueidis.Completed {
+	keys := words[1].(int)
+	b := c.B().Arbitrary(verb, script, strconv.Itoa(keys))
+	for _, k := range words[2 : 2+keys] {
+		b = b.Keys(k.(string))
+	}
+	for _, a := range words[2+keys:] {
+		b = b.Args(text(a))
+	}
+	return b.Build()
+}
+
+// text is an argument as it is sent.
+func text(a any) string {
+	switch a := a.(type) {
+	case string:
+		return a
+	case int:
+		return strconv.Itoa(a)
+	case int64:
+		return strconv.FormatInt(a, 10)
+	}
+	return fmt.Sprint(a)
 }
 
 // Get implements pool.TextReader.
