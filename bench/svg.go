@@ -69,7 +69,7 @@ func chart(r *report) string {
 	drawHead(&out, r)
 	out.WriteString(body.String())
 	drawText(&out, "small", svgMargin, height-svgMargin, "start",
-		fmt.Sprintf("%s, %s. Medians of %d runs of %s for each side, interleaved.", r.Server, r.Machine, r.Runs, r.Length))
+		fmt.Sprintf("%s, %s. Medians of %d interleaved runs of %s for each side. A broken bar is longer than drawn.", r.Server, r.Machine, r.Runs, r.Length))
 	out.WriteString("</svg>\n")
 	return out.String()
 }
