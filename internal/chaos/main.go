@@ -129,6 +129,9 @@ func (r *request) tell(res *result, out, errs io.Writer) int {
 	switch {
 	case res.violated():
 		fmt.Fprintf(out, "VIOLATED; seed %d, history in %s\n", r.seed, res.history)
+	case res.failure != nil:
+		fmt.Fprintf(out, "FAILED, with no promise broken so far: the nemesis: %v\nseed %d, history in %s\n", res.failure, r.seed, res.history)
+		return exitFailed
 	case res.Undecided():
 		fmt.Fprintf(out, "UNDECIDED; seed %d, history in %s\n", r.seed, res.history)
 		return exitFailed

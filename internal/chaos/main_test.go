@@ -86,6 +86,8 @@ func TestVerdictBecomesExitCode(t *testing.T) {
 		{&result{Report: &history.Report{Overlaps: []string{"x"}}}, false, exitViolated},
 		{&result{Report: &history.Report{Overlaps: []string{"x"}}}, true, exitFine},
 		{&result{Report: &history.Report{}, wrong: []string{"a key is left"}}, false, exitViolated},
+		{&result{Report: &history.Report{}, failure: errors.New("no server")}, false, exitFailed},
+		{&result{Report: &history.Report{}, failure: errors.New("no server")}, true, exitFailed},
 		{&result{Report: undecided}, false, exitFailed},
 		{&result{Report: undecided}, true, exitFailed},
 	} {

@@ -25,6 +25,7 @@ type nemesis struct {
 	rng      *rand.Rand // of the loop alone
 	found    func() (violated bool, err error)
 
+	giveUp  context.CancelFunc // ends the run
 	running sync.WaitGroup
 	mu      sync.Mutex
 	errs    []error // guarded by mu
@@ -106,6 +107,7 @@ func (n *nemesis) failed(err error) {
 	defer n.mu.Unlock()
 	if err != nil {
 		n.errs = append(n.errs, err)
+		n.giveUp()
 	}
 }
 

@@ -49,6 +49,7 @@ const (
 type result struct {
 	*history.Report
 	wrong   []string // promises broken that no history shows
+	failure error    // the run came to a bad end, through no fault of the library's
 	history string   // file
 }
 
@@ -82,6 +83,7 @@ type world struct {
 	out     io.Writer
 	members *members
 	wrong   []string
+	failure error
 }
 
 const ownLog = "nemesis.jsonl"
@@ -133,20 +135,19 @@ func (w *world) play() (err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), w.length)
 	defer cancel()
+	n.giveUp = cancel
 	n.run(ctx)
-	if err := n.wait(); err != nil {
-		return fmt.Errorf("the nemesis: %w", err)
-	}
+	// What was written down until then is judged all the same.
+	w.failure = n.wait()
 	w.wrong = append(w.wrong, w.members.stop(stopBound)...)
-	w.lookAround()
+	if w.failure == nil && !w.restartMajority { // else nothing is promised
+		w.lookAround()
+	}
 	return nil
 }
 
 // lookAround checks that the nodes are clean once all clients have gone.
 func (w *world) lookAround() {
-	if w.restartMajority {
-		return // nothing is promised then
-	}
 	left := make([][]string, len(w.nodes))
 	_ = each(w.nodes, func(d *node) error { // f returns none
 		for i := range w.nodes {
@@ -186,7 +187,7 @@ func (w *world) judge() (*result, error) {
 	if err := history.Save(path, events); err != nil {
 		return nil, err
 	}
-	r := &result{Report: history.Check(events), wrong: w.wrong, history: path}
+	r := &result{Report: history.Check(events), wrong: w.wrong, failure: w.failure, history: path}
 	granted := map[string]bool{}
 	for _, e := range events {
 		if e.Kind == history.Return && e.Token > 0 {
