@@ -43,36 +43,36 @@ func (no *refusal) taken() *TakenError {
 // behind unless it wins.
 type attempt struct {
 	m    *Mutex
-	w    *waiter // nil: joins no queue
-	id   string
+	id   any   // the value without its ballot
 	high int64 // the latest ballot
+	text any   // the latest ballot as an argument
 
 	mu     sync.Mutex
-	owed   []bool // guarded by mu; nodes that may hold what was sent
-	absent []bool // guarded by mu; nodes that surely hold nothing of it
-	sent   int    // guarded by mu; proposals
-	lost   bool   // guarded by mu; from now on every grant is to be undone
-	held   bool   // guarded by mu; somebody has the lock, and will call the next waiter
+	owed   nodeSet // guarded by mu; nodes that may hold what was sent
+	absent nodeSet // guarded by mu; nodes that surely hold nothing of it
+	sent   int     // guarded by mu; proposals
+	lost   bool    // guarded by mu; from now on every grant is to be undone
+	held   bool    // guarded by mu; somebody has the lock, and will call the next waiter
 }
 
-// attempt makes one.
+// attempt makes one. With a waiter, it joins the queues of the nodes where the lock is
+// busy.
 func (m *Mutex) attempt(ctx context.Context, w *waiter) (*grant, *refusal) {
 	id, err := m.identity()
 	if err != nil {
 		return nil, &refusal{err: err, hopeless: true, rank: -1}
 	}
-	n := len(m.r.nodes)
-	flags := make([]bool, 2*n)
-	a := &attempt{m: m, w: w, id: id, owed: flags[:n], absent: flags[n:]}
+	a := &attempt{m: m, id: id}
 	var floor int64
 	for proposals := 1; ; proposals++ {
 		a.high = m.r.clock.next(floor)
-		lease := newLease(n, m.r.quorum)
-		verdict, replies := a.propose(ctx, lease)
+		a.text = strconv.FormatInt(a.high, 10)
+		lease := newLease(len(m.r.nodes), m.r.quorum)
+		verdict, replies := a.propose(ctx, w, lease)
 		tooSlow := false
 		if verdict == won {
 			if lease.alive(time.Now()) {
-				g := &grant{id: id, value: joinValue(id, a.high), token: a.high, high: a.high, lease: lease, won: a}
+				g := &grant{id: a.id, token: a.high, high: a.high, lease: lease, won: a}
 				g.degradedBy(replies)
 				return g, nil
 			}
@@ -94,57 +94,89 @@ func (m *Mutex) attempt(ctx context.Context, w *waiter) (*grant, *refusal) {
 }
 
 // propose is one round of an attempt.
-func (a *attempt) propose(ctx context.Context, lease *lease) (verdict, []reply) {
-	m, w, high := a.m, a.w, a.high
+func (a *attempt) propose(ctx context.Context, w *waiter, lease *lease) (verdict, []reply) {
+	m := a.m
 	a.mu.Lock()
 	a.sent++
-	clear(a.absent)
+	a.absent = 0
 	a.mu.Unlock()
-	passing, queuing := m.acquireCalls(a.id, high, w)
-	life := m.config.expiry - drift(m.config.expiry, m.config.driftFactor)
+	p := &proposal{attempt: a, w: w, lease: lease, life: m.config.expiry - drift(m.config.expiry, m.config.driftFactor)}
+	p.passing = newCall(acquireScript, m.name, &m.eyes, m.names, m.config.guard > 0,
+		a.id, a.text, m.expiryArg, skewArg, m.fenceArg, m.guardArg, "", "0")
+	if w != nil {
+		member, ticket := w.join(a.high)
+		p.queuing = p.passing.with(6, member).with(7, ticket)
+		for i, n := range m.r.nodes {
+			if m.r.wakes.listening(n) {
+				p.queues.add(i)
+			}
+		}
+	}
 	started := time.Now()
-	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
-		ask: func(ctx context.Context, n *node) reply {
-			if queuing != nil && m.r.wakes.listening(n) {
-				got := n.acquire(ctx, queuing)
-				w.saw(n, got)
-				return got
-			}
-			return n.acquire(ctx, passing)
-		},
-		count: func(n *node, got reply) vote {
-			if got.refuses() {
-				a.refusedBy(n)
-			}
-			if got.err != nil || got.code != codeGranted {
-				return no
-			}
-			lease.record(n.index, got.sent.Add(life), got.received, true)
-			return yes
-		},
-		leash: func(got reply) time.Duration {
-			if got.err != nil || got.code != codeBusy {
-				return 0
-			}
-			// Of several that came at once each may have some nodes, and none may wait for
-			// a node that does not answer while it keeps the others from theirs.
-			return contendedFor + 4*m.r.farthest()
-		},
-		late: func(ctx context.Context, n *node, got reply) {
-			if !got.refuses() && a.stray(n) {
-				a.takeBack(ctx, n)
-			}
-		},
-	})
+	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), p)
 	v, replies := rd.wait(ctx)
 	if v == won {
 		m.r.took(time.Since(started))
 	}
-	if v == lost && ctx.Err() == nil && m.judge(replies, high).split {
+	if v == lost && ctx.Err() == nil && m.judge(replies, a.high).split {
 		// Whether there is a holder who will call depends on the replies still out.
 		replies = rd.settle(ctx, max(m.r.roundTrip(), leastMoment))
 	}
 	return v, replies
+}
+
+// proposal is what one round of an attempt asks.
+type proposal struct {
+	*attempt
+	w       *waiter // nil: joins no queue
+	lease   *lease
+	life    time.Duration
+	passing *call   // joins no queue
+	queuing *call   // for a waiter: joins
+	queues  nodeSet // nodes that get queuing
+}
+
+// short is of shortQuestion.
+func (p *proposal) short(n *node) *call {
+	if p.queues.has(n.index) {
+		return p.queuing
+	}
+	return p.passing
+}
+
+// ask is of question.
+func (p *proposal) ask(ctx context.Context, n *node) reply { return n.acquire(ctx, p.short(n)) }
+
+// count is of question.
+func (p *proposal) count(n *node, got reply) vote {
+	if p.queues.has(n.index) {
+		p.w.saw(n, got)
+	}
+	if got.refuses() {
+		p.refusedBy(n)
+	}
+	if got.err != nil || got.code != codeGranted {
+		return no
+	}
+	p.lease.record(n.index, got.sent.Add(p.life), got.received, true)
+	return yes
+}
+
+// leash is of leashedQuestion.
+func (p *proposal) leash(got reply) time.Duration {
+	if got.err != nil || got.code != codeBusy {
+		return 0
+	}
+	// Of several that came at once each may have some nodes, and none may wait for
+	// a node that does not answer while it keeps the others from theirs.
+	return contendedFor + 4*p.m.r.farthest()
+}
+
+// late is of lateQuestion.
+func (p *proposal) late(ctx context.Context, n *node, got reply) {
+	if !got.refuses() && p.stray(n) {
+		p.takeBack(ctx, n)
+	}
 }
 
 // owe notes the nodes among replies that may have granted. One that has not
@@ -154,7 +186,7 @@ func (a *attempt) owe(replies []reply) {
 	defer a.mu.Unlock()
 	for i := range replies {
 		if got := &replies[i]; got.counted && !got.refuses() {
-			a.owed[i] = true
+			a.owed.add(i)
 		}
 	}
 }
@@ -164,21 +196,23 @@ func (a *attempt) owe(replies []reply) {
 func (a *attempt) refusedBy(n *node) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.absent[n.index] = a.sent == 1
+	if a.sent == 1 {
+		a.absent.add(n.index)
+	}
 }
 
 // mayHold reports whether node i may hold anything of the attempt.
 func (a *attempt) mayHold(i int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return !a.absent[i]
+	return !a.absent.has(i)
 }
 
 // created takes in that a touch may have brought the key to node i.
 func (a *attempt) created(i int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.absent[i] = false
+	a.absent.drop(i)
 }
 
 // stray notes a late reply that may be a grant, and reports whether to undo it
@@ -187,7 +221,7 @@ func (a *attempt) created(i int) {
 func (a *attempt) stray(n *node) (undo bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.owed[n.index] = true
+	a.owed.add(n.index)
 	return a.lost
 }
 
@@ -198,10 +232,10 @@ func (a *attempt) stray(n *node) (undo bool) {
 func (a *attempt) undo(ctx context.Context, held bool) {
 	a.mu.Lock()
 	a.lost, a.held = true, held
-	owed := slices.Clone(a.owed)
+	owed := a.owed
 	a.mu.Unlock()
 	for i, n := range a.m.r.nodes {
-		if owed[i] {
+		if owed.has(i) {
 			a.takeBack(ctx, n)
 		}
 	}
@@ -217,22 +251,11 @@ func (a *attempt) takeBack(ctx context.Context, n *node) {
 	a.mu.Lock()
 	held := a.held
 	a.mu.Unlock()
-	back := m.releaseCall(a.id, a.high, !held)
+	back := m.releaseCall(a.id, a.text, !held)
 	m.r.background(ctx, n, m.config.timeout(), errand{
 		ask:  func(ctx context.Context, n *node) reply { return n.release(ctx, back) },
 		then: func(n *node, got reply) { m.released(n, got, a.id, back, m.config.expiry) },
 	})
-}
-
-// acquireCalls are an acquire that joins no queue and, for a waiter, one that does.
-func (m *Mutex) acquireCalls(id string, p int64, w *waiter) (passing, queuing *call) {
-	passing = newCall(acquireScript, m.name, &m.eyes, m.acquireKeys, id, strconv.FormatInt(p, 10), m.expiryArg, skewArg,
-		m.fenceArg, m.guardArg, "", "0")
-	if w != nil {
-		member, ticket := w.join(p)
-		queuing = passing.with(6, member).with(7, ticket)
-	}
-	return passing, queuing
 }
 
 // identity is the value of a new attempt, without its ballot.
@@ -241,11 +264,19 @@ func (m *Mutex) identity() (string, error) {
 		id, _ := splitValue(m.config.value)
 		return id, nil
 	}
-	text, err := m.config.genValue()
-	if err != nil {
-		return "", err
+	var buffer [64]byte
+	id := buffer[:0]
+	if m.config.genValue == nil {
+		id = appendRandom(id, 16)
+	} else {
+		text, err := m.config.genValue()
+		if err != nil {
+			return "", err
+		}
+		id = append(id, text...)
 	}
-	return text + "." + randomText(9) + ".", nil
+	id = appendRandom(append(id, '.'), 9)
+	return string(append(id, '.')), nil
 }
 
 // outbid finds the fence to go above, where nodes that called the ballot stale
@@ -269,21 +300,22 @@ func (m *Mutex) outbid(replies []reply) (floor int64, ok bool) {
 
 // released leaves a release that failed to the janitor.
 // life is the longest that was sent for the key.
-func (m *Mutex) released(n *node, a reply, id string, back *call, life time.Duration) {
+func (m *Mutex) released(n *node, a reply, id any, back *call, life time.Duration) {
 	if a.err == nil {
 		return
 	}
-	m.r.owe(n, m.name+"\x00"+id, &debt{
+	m.r.owe(n, m.name+"\x00"+id.(string), &debt{
 		call: *back, timeout: m.config.timeout(), last: a.err, until: time.Now().Add(skewBound + life),
 	})
 }
 
-func (m *Mutex) releaseCall(id string, high int64, handOver bool) *call {
+// releaseCall takes the identity and the highest ballot as arguments of the script.
+func (m *Mutex) releaseCall(id, high any, handOver bool) *call {
 	calls := "0"
 	if handOver {
 		calls = "1"
 	}
-	return newCall(releaseScript, m.name, &m.eyes, m.releaseKeys, id, strconv.FormatInt(high, 10), skewArg, retentionArg, calls)
+	return newCall(releaseScript, m.name, &m.eyes, m.names, false, id, high, skewArg, retentionArg, calls)
 }
 
 // judge says why the replies to ballot p make no grant.
@@ -291,7 +323,7 @@ func (m *Mutex) judge(replies []reply, p int64) *refusal {
 	no := &refusal{faults: failed(replies), rank: -1, free: -1, ballot: p}
 	taken := &TakenError{Name: m.name}
 	free := make([]int64, 0, len(replies)) // ms until each node is free
-	mend := 0
+	mend, longest, unheard := 0, int64(0), false
 	holders := map[int64]int{}
 	for i := range replies {
 		a := &replies[i]
@@ -319,15 +351,20 @@ func (m *Mutex) judge(replies []reply, p int64) *refusal {
 				taken.TTL = -1
 			} else {
 				free = append(free, a.ttl)
+				longest = max(longest, a.ttl)
 			}
 		default:
 			free = append(free, 0)
+			unheard = unheard || a.code == 0
 		}
 	}
 	slices.Sort(free)
 	if f := free[m.r.quorum-1]; f < math.MaxInt64/int64(time.Millisecond) {
 		no.free = time.Duration(f) * time.Millisecond
 		taken.TTL = no.free
+		if unheard && f == 0 { // the holder may well have the others, too
+			taken.TTL = time.Duration(longest) * time.Millisecond
+		}
 	}
 	spare := len(replies) - m.r.quorum
 	no.hopeless = mend > spare

@@ -3,61 +3,60 @@ package redlock
 import (
 	"context"
 	"slices"
-
-	"github.com/quorumlock/redlock/pool"
 )
-
-// keySet is the keys of one script for one name, laid out once for each mutex.
-type keySet struct {
-	keys []string
-	head []any // hash, number of keys, keys: the words before the arguments
-}
-
-func newKeySet(s *pool.Script, keys ...string) keySet {
-	head := make([]any, 0, 2+len(keys))
-	head = append(head, s.Hash(), len(keys))
-	for _, k := range keys {
-		head = append(head, k)
-	}
-	return keySet{keys: keys, head: head}
-}
 
 // call is one script with its keys and arguments, as every node gets it.
 type call struct {
 	name   string // of the lock
 	eyes   *eyes  // may be nil
-	script *pool.Script
-	sets   []keySet // one for each name; more than one for a MultiMutex
-	first  []any    // the words for the first set, arguments included
+	script *script
+	names  []keyWords // one for each name; more than one for a MultiMutex
+	guard  bool       // with the restart marker
+	keys   int        // of one name
+	first  []any      // for the first name: hash, number of keys, keys, arguments
 }
 
-func newCall(s *pool.Script, name string, e *eyes, sets []keySet, args ...any) *call {
-	head := sets[0].head
-	words := make([]any, len(head)+len(args))
-	copy(words, head)
-	copy(words[len(head):], args)
-	return &call{name: name, eyes: e, script: s, sets: sets, first: words}
+// The most keys a script takes, and words before them.
+const (
+	mostKeys = 4
+	keysAt   = 2
+)
+
+func newCall(s *script, name string, e *eyes, names []keyWords, guard bool, args ...any) *call {
+	first := make([]any, keysAt, keysAt+mostKeys+len(args))
+	first = names[0].appendTo(first, s, guard)
+	keys := len(first) - keysAt
+	first[0], first[1] = s.hash, keys
+	return &call{name: name, eyes: e, script: s, names: names, guard: guard, keys: keys, first: append(first, args...)}
 }
 
 // with is the same call with another argument i.
 func (c *call) with(i int, arg any) *call {
 	other := *c
 	other.first = slices.Clone(c.first)
-	other.args()[i] = arg
+	other.first[keysAt+c.keys+i] = arg
 	return &other
 }
 
-func (c *call) args() []any { return c.first[len(c.sets[0].head):] }
+// words are what name i is asked with.
+func (c *call) words(i int) []any {
+	if i == 0 {
+		return c.first
+	}
+	all := make([]any, 0, len(c.first))
+	all = c.names[i].appendTo(append(all, c.first[:keysAt]...), c.script, c.guard)
+	return append(all, c.first[len(all):]...)
+}
 
-// send sends the call for set i on p. The integers are appended to into.
-func (c *call) send(ctx context.Context, p pool.Pool, i int, into []int64) ([]int64, error) {
-	commander, ok := p.(pool.Commander)
-	if !ok {
-		return p.Eval(ctx, c.script, c.sets[i].keys, c.args()...)
+// send sends the call for name i to n. The integers are appended to into.
+func (c *call) send(ctx context.Context, n *node, i int, into []int64) ([]int64, error) {
+	words := c.words(i)
+	if n.commander != nil {
+		return n.commander.Command(ctx, c.script.Script, words, into)
 	}
-	words := c.first
-	if i > 0 {
-		words = slices.Concat(c.sets[i].head, c.args())
+	keys := make([]string, c.keys)
+	for k := range keys {
+		keys[k] = words[keysAt+k].(string)
 	}
-	return commander.Command(ctx, c.script, words, into)
+	return n.pool.Eval(ctx, c.script.Script, keys, words[keysAt+c.keys:]...)
 }

@@ -12,8 +12,7 @@ import (
 
 // grant is one won attempt, from the quorum's yes to the release.
 type grant struct {
-	id     string // the value without its ballot
-	value  string
+	id     any // the value without its ballot, a string
 	token  int64
 	lease  *lease
 	won    *attempt // nil for an adopted grant, which does not occupy its mutex's gate
@@ -39,6 +38,14 @@ func (g *grant) propose(b *ballots, life time.Duration) (q int64, ok bool) {
 	return g.high, true
 }
 
+// argument is a ballot of the grant's as an argument.
+func (g *grant) argument(ballot int64) any {
+	if g.won != nil && ballot == g.won.high {
+		return g.won.text
+	}
+	return strconv.FormatInt(ballot, 10)
+}
+
 // finish bars further extends, and returns the ballot that the release must carry and
 // the longest life that was sent.
 func (g *grant) finish() (h int64, life time.Duration) {
@@ -55,8 +62,11 @@ func adopt(value string, nodes, quorum int) *grant {
 	id, token := splitValue(value)
 	l := newLease(nodes, quorum)
 	l.adopted = true
-	return &grant{id: id, value: value, token: token, high: token, lease: l}
+	return &grant{id: id, token: token, high: token, lease: l}
 }
+
+// value is what the nodes hold.
+func (g *grant) value() string { return joinValue(g.id.(string), g.token) }
 
 // splitValue parts generated.nonce.ballot into generated.nonce. and the ballot. A
 // value of another form is its own identity, with ballot 0: the scripts do the

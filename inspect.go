@@ -46,10 +46,10 @@ func (r *Redlock) Inspect(ctx context.Context, name string) (*Status, error) {
 		return nil, fail("inspect", name, fmt.Errorf("%w: Inspect(\"\"): the name must not be empty", ErrInvalidOption))
 	}
 	k := keysOf(name)
-	look := newCall(inspectScript, name, &r.eyes, []keySet{newKeySet(inspectScript, k.lock, k.fence, k.queue)})
+	look := newCall(inspectScript, name, &r.eyes, []keyWords{k.words()}, false)
 	values := make([]string, len(r.nodes))
 	rd := r.actOnPoolsAsync(ctx, r.config.timeout(), request{
-		ask: func(ctx context.Context, n *node) reply {
+		asked: func(ctx context.Context, n *node) reply {
 			a := n.eval(ctx, look)
 			if t, ok := n.pool.(pool.TextReader); ok && a.err == nil && a.code == 1 {
 				value, _, err := t.Get(ctx, k.lock)
@@ -61,7 +61,7 @@ func (r *Redlock) Inspect(ctx context.Context, name string) (*Status, error) {
 			return a
 		},
 		// Every node is wanted, so that no vote decides.
-		count: func(*node, reply) vote { return no },
+		counted: func(*node, reply) vote { return no },
 	})
 	replies := rd.all(ctx)
 	s := &Status{Name: name, Nodes: make([]NodeStatus, len(r.nodes))}
@@ -172,19 +172,18 @@ func (r *Redlock) Break(ctx context.Context, name string) error {
 		}
 		return fail("break", name, ErrNotHeld)
 	}
-	k := keysOf(name)
-	sets := []keySet{newKeySet(breakScript, k.lock, k.fence, k.queue, k.tombstone)}
+	names := []keyWords{keysOf(name).words()}
 	rd := r.actOnPoolsAsync(ctx, r.config.timeout(), request{
-		ask: func(ctx context.Context, n *node) reply {
+		asked: func(ctx context.Context, n *node) reply {
 			mine := value
 			if seen := s.Nodes[n.index].Value; seen != "" {
 				mine = seen
 			}
 			id, ballot := splitValue(mine)
-			return n.eval(ctx, newCall(breakScript, name, &r.eyes, sets, mine, id, strconv.FormatInt(ballot, 10),
+			return n.eval(ctx, newCall(breakScript, name, &r.eyes, names, false, mine, id, strconv.FormatInt(ballot, 10),
 				milliseconds(max(life, r.config.expiry)+retention), retentionArg, skewArg))
 		},
-		count: func(_ *node, a reply) vote {
+		counted: func(_ *node, a reply) vote {
 			if a.err == nil && a.code != codeOtherOwner {
 				return yes
 			}
@@ -221,11 +220,11 @@ func (m *Mutex) Check(ctx context.Context) error {
 		return fail("check", m.name, ErrExpired)
 	}
 	// A touch that can neither lengthen anything nor bring anything back.
-	look := newCall(touchScript, m.name, &m.eyes, m.touchKeys, g.id, strconv.FormatInt(g.token, 10), "0", "0", "1",
+	look := newCall(touchScript, m.name, &m.eyes, m.names, m.config.guard > 0, g.id, strconv.FormatInt(g.token, 10), "0", "0", "1",
 		skewArg, retentionArg, m.guardArg)
 	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
-		ask:   func(ctx context.Context, n *node) reply { return g.ask(ctx, n, look, false) },
-		count: func(n *node, a reply) vote { return g.touched(n, a, 0) },
+		asked:   func(ctx context.Context, n *node) reply { return g.ask(ctx, n, look, false) },
+		counted: func(n *node, a reply) vote { return g.touched(n, a, 0) },
 	})
 	verdict, replies := rd.wait(ctx)
 	if verdict != won {

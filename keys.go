@@ -21,6 +21,35 @@ func keysOf(name string) keys {
 	}
 }
 
+// keyWords are the keys of one lock as words of a call, made once for each mutex.
+type keyWords struct {
+	lock, fence, queue, tombstone, marker any
+}
+
+func (k keys) words() keyWords {
+	return keyWords{lock: k.lock, fence: k.fence, queue: k.queue, tombstone: k.tombstone, marker: k.marker}
+}
+
+// appendTo appends the keys that s takes; with the restart marker under the guard.
+func (w *keyWords) appendTo(to []any, s *script, guard bool) []any {
+	switch s {
+	case leaveScript:
+		return append(to, w.lock, w.queue)
+	case breakScript:
+		return append(to, w.lock, w.fence, w.queue, w.tombstone)
+	case acquireScript:
+		to = append(to, w.lock, w.fence, w.queue)
+	case touchScript:
+		to = append(to, w.lock, w.fence, w.tombstone)
+	default:
+		return append(to, w.lock, w.fence, w.queue)
+	}
+	if guard {
+		to = append(to, w.marker)
+	}
+	return to
+}
+
 // companion names a key in the slot of name. A name with a hash tag lends it, a
 // name without braces becomes the tag itself. Braces that make no tag hide any
 // tag behind them, so that only a search helps: every client that counts up from
@@ -30,7 +59,7 @@ func companion(name, kind string) string {
 		return name + ":" + kind
 	}
 	plain := name + ":" + kind + "{" + name + "}"
-	if slot(plain) == slot(name) {
+	if !strings.ContainsAny(name, "{}") || slot(plain) == slot(name) {
 		return plain
 	}
 	want := slot(name)

@@ -61,22 +61,50 @@ func (n *node) submit(j job) {
 	}
 }
 
+// enter takes a lane for a tour, if the node is near, idle and sure to answer as far
+// as anybody can tell. leaveLane or work must follow.
+func (n *node) enter() bool {
+	if trip := n.trip.Load(); trip == 0 || time.Duration(trip) > tourReach || n.silent.Load() > 0 {
+		return false
+	}
+	n.lanes.mu.Lock()
+	defer n.lanes.mu.Unlock()
+	if n.running >= tourLanes {
+		return false
+	}
+	n.running++
+	return true
+}
+
+// leaveLane gives up a lane, or what waits for one a goroutine.
+func (n *node) leaveLane() {
+	if j := n.next(); j != nil {
+		go n.work(j)
+	}
+}
+
 // work runs j, and then whatever waits.
 func (n *node) work(j job) {
-	for {
+	for j != nil {
 		j.run(n)
-		n.lanes.mu.Lock()
-		if len(n.queue) == 0 {
-			n.queue = nil
-			n.running--
-			n.lanes.mu.Unlock()
-			return
-		}
-		j = n.queue[0]
-		n.queue[0] = nil
-		n.queue = n.queue[1:]
-		n.lanes.mu.Unlock()
+		j = n.next()
 	}
+}
+
+// next is what waits for a lane that has become free; nil when nothing does, and the
+// lane is given up.
+func (n *node) next() job {
+	n.lanes.mu.Lock()
+	defer n.lanes.mu.Unlock()
+	if len(n.queue) == 0 {
+		n.queue = nil
+		n.running--
+		return nil
+	}
+	j := n.queue[0]
+	n.queue[0] = nil
+	n.queue = n.queue[1:]
+	return j
 }
 
 // suspect reports whether the node is not expected to answer.

@@ -24,17 +24,25 @@ func drift(d time.Duration, factor float64) time.Duration {
 // for someone else may have had the lock in between.
 type lease struct {
 	mu     sync.Mutex
-	until  []time.Time // guarded by mu; zero: the node does not hold it
+	until  []time.Time // guarded by mu; by node, zero: it does not hold it
 	quorum int
 	begun  bool // guarded by mu; it was seen with a quorum
 	ended  bool // guarded by mu
 	// adopted grants are owned without having been acquired here; their ledger
 	// begins with the first quorum of entries.
 	adopted bool // guarded by mu
+
+	few [fewNodes]time.Time // until, of few nodes
 }
 
 func newLease(nodes, quorum int) *lease {
-	return &lease{until: make([]time.Time, nodes), quorum: quorum}
+	l := &lease{quorum: quorum}
+	if nodes <= fewNodes {
+		l.until = l.few[:nodes]
+	} else {
+		l.until = make([]time.Time, nodes)
+	}
+	return l
 }
 
 // record notes that node i keeps the grant at least until then. begin lets the

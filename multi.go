@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/quorumlock/redlock/pool"
 )
 
 // NewMultiMutex makes a mutex that holds all of the names or none, with one token
@@ -24,7 +22,7 @@ func (r *Redlock) NewMultiMutex(names []string, opts ...Option) *Mutex {
 		m.line = "\x00" + strings.Join(names, "\x00")
 	}
 	if len(names) == 0 {
-		m.config.invalid("NewMultiMutex", names, "needs at least one name")
+		m.refuse("NewMultiMutex", names, "needs at least one name")
 	}
 	return m
 }
@@ -40,25 +38,25 @@ func (n *node) evalAll(ctx context.Context, c *call) reply {
 	s := c.script
 	sum := n.evalOne(ctx, c, 0)
 	granted := sum.err == nil && s == acquireScript && sum.code == codeGranted
-	for set := 1; set < len(c.sets); set++ {
+	for name := 1; name < len(c.names); name++ {
 		if s == acquireScript && (sum.err != nil || sum.code != codeGranted) {
 			break
 		}
 		if sum.err != nil && ctx.Err() != nil {
 			break // the same silence must not count once for each name
 		}
-		r := n.evalOne(ctx, c, set)
+		r := n.evalOne(ctx, c, name)
 		sum = worse(s, sum, r)
 	}
 	sum.partial = granted && (sum.err != nil || sum.code != codeGranted)
 	if sum.err != nil {
-		sum.err = n.fault(fmt.Errorf("one of %d names: %w", len(c.sets), sum.err))
+		sum.err = n.fault(fmt.Errorf("one of %d names: %w", len(c.names), sum.err))
 	}
 	return sum
 }
 
 // worse sums up two replies of one node, a before b.
-func worse(s *pool.Script, a, b reply) reply {
+func worse(s *script, a, b reply) reply {
 	if a.err != nil {
 		return a
 	}

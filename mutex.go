@@ -14,16 +14,12 @@ import (
 // unlocked, even past the grant's expiry, for its user is still at work. A Mutex
 // is cheap; use one for each user of a lock.
 type Mutex struct {
-	r      *Redlock
-	name   string
-	line   string // of turns: the name, told apart from those of several
-	config config
-	eyes   eyes
-	gate   chan struct{} // holds one entry while a grant is out
-
-	// Made once, so that an attempt allocates little.
-	buryKeys, acquireKeys, releaseKeys, touchKeys []keySet // one for each name
-	expiryArg, fenceArg, guardArg                 any
+	r    *Redlock
+	name string
+	line string // of turns: the name, told apart from those of several
+	*settings
+	names []keyWords    // one for each name
+	gate  chan struct{} // holds one entry while a grant is out
 
 	mu    sync.Mutex
 	grant *grant // guarded by mu; nil when nothing is held
@@ -43,40 +39,33 @@ func (r *Redlock) NewMutex(name string, opts ...Option) *Mutex {
 }
 
 func (r *Redlock) newMutex(name string, names []string, opts []Option) *Mutex {
-	m := &Mutex{r: r, name: name, line: name, config: r.config.with(opts), gate: make(chan struct{}, 1)}
-	m.eyes = newEyes(m.config.observer, m.config.logger)
+	m := &Mutex{r: r, name: name, line: name, settings: r.settings, gate: make(chan struct{}, 1)}
+	if len(opts) > 0 {
+		m.settings = newSettings(r.config.with(opts))
+	}
 	for _, name := range names {
 		if name == "" {
-			m.config.invalid("NewMutex", `""`, "the name must not be empty")
+			m.refuse("NewMutex", `""`, "the name must not be empty")
 		}
 	}
 	if m.config.err != nil {
 		return m
 	}
-	for _, name := range names {
-		m.addKeys(keysOf(name))
+	m.names = make([]keyWords, len(names))
+	for i, name := range names {
+		m.names[i] = keysOf(name).words()
 	}
-	m.expiryArg, m.fenceArg = milliseconds(m.config.expiry), milliseconds(m.config.expiry+retention)
-	m.guardArg = milliseconds(m.config.guard)
 	if m.config.value != "" {
 		m.grant = adopt(m.config.value, len(r.nodes), r.quorum)
 	}
 	return m
 }
 
-func (m *Mutex) addKeys(k keys) {
-	acquire := []string{k.lock, k.fence, k.queue}
-	touch := []string{k.lock, k.fence, k.tombstone}
-	if m.config.value != "" {
-		m.buryKeys = append(m.buryKeys, newKeySet(breakScript, k.lock, k.fence, k.queue, k.tombstone))
-	}
-	m.releaseKeys = append(m.releaseKeys, newKeySet(releaseScript, acquire...))
-	if m.config.guard > 0 {
-		acquire = append(acquire[:3:3], k.marker)
-		touch = append(touch, k.marker)
-	}
-	m.acquireKeys = append(m.acquireKeys, newKeySet(acquireScript, acquire...))
-	m.touchKeys = append(m.touchKeys, newKeySet(touchScript, touch...))
+// refuse makes every verb fail for what the mutex was made with.
+func (m *Mutex) refuse(option string, value any, why string) {
+	c := m.config // which the factory and other mutexes may share
+	c.invalid(option, value, why)
+	m.settings = newSettings(c)
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
@@ -88,7 +77,7 @@ func (m *Mutex) Name() string { return m.name }
 // Given to WithValue in another process, it hands the lock over.
 func (m *Mutex) Value() string {
 	if g := m.current(); g != nil {
-		return g.value
+		return g.value()
 	}
 	return ""
 }
@@ -270,34 +259,14 @@ func (m *Mutex) release(ctx context.Context, g *grant) error {
 		// Its former owner may have sent extends after this value was read.
 		high = m.r.clock.next(high)
 	}
-	expected := make([]bool, len(m.r.nodes))
-	for i := range expected {
-		expected[i] = g.lease.holds(i, now)
+	q := &releasing{m: m, g: g, life: life}
+	for i := range m.r.nodes {
+		if g.lease.holds(i, now) {
+			q.expected.add(i)
+		}
 	}
-	back := m.releaseCall(g.id, high, true)
-	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
-		ask: func(ctx context.Context, n *node) reply {
-			if g.won == nil {
-				// Whoever handed it over may still renew it: that must not bring it back.
-				if a := n.eval(ctx, m.buryCall(g, life)); a.err != nil {
-					return a
-				} else if a.code == codeReleased {
-					return a
-				}
-			}
-			return n.release(ctx, back)
-		},
-		count: func(n *node, a reply) vote {
-			if g.won == nil || g.won.mayHold(n.index) {
-				m.released(n, a, g.id, back, life)
-			}
-			// A node that never granted confirms by being as the ledger says.
-			if a.err == nil && (a.code == codeReleased || !expected[n.index]) {
-				return yes
-			}
-			return no
-		},
-	})
+	q.back = m.releaseCall(g.id, g.argument(high), true)
+	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), q)
 	verdict, replies := rd.wait(ctx)
 	g.lease.end()
 	switch {
@@ -308,6 +277,46 @@ func (m *Mutex) release(ctx context.Context, g *grant) error {
 		return nil
 	}
 	return fail("unlock", m.name, m.lostTo(ctx, replies, codeMissing, codeOtherOwner)...)
+}
+
+// releasing is what the round of an Unlock asks.
+type releasing struct {
+	m        *Mutex
+	g        *grant
+	back     *call
+	life     time.Duration // the longest that was sent for the grant
+	expected nodeSet       // nodes that hold it by the ledger
+}
+
+// short is of shortQuestion.
+func (q *releasing) short(*node) *call {
+	if q.g.won == nil {
+		return nil
+	}
+	return q.back
+}
+
+// ask is of question.
+func (q *releasing) ask(ctx context.Context, n *node) reply {
+	if q.g.won == nil {
+		// Whoever handed it over may still renew it: that must not bring it back.
+		if a := n.eval(ctx, q.m.buryCall(q.g, q.life)); a.err != nil || a.code == codeReleased {
+			return a
+		}
+	}
+	return n.release(ctx, q.back)
+}
+
+// count is of question.
+func (q *releasing) count(n *node, a reply) vote {
+	if q.g.won == nil || q.g.won.mayHold(n.index) {
+		q.m.released(n, a, q.g.id, q.back, q.life)
+	}
+	// A node that never granted confirms by being as the ledger says.
+	if a.err == nil && (a.code == codeReleased || !q.expected.has(n.index)) {
+		return yes
+	}
+	return no
 }
 
 // lostTo says why the replies to a release or touch are no quorum.
@@ -425,23 +434,22 @@ func (m *Mutex) touch(ctx context.Context, g *grant, d time.Duration, then func(
 		return nil, ErrNotHeld
 	}
 	validity := g.lease.validity()
-	shared := newCall(touchScript, m.name, &m.eyes, m.touchKeys, g.id, strconv.FormatInt(g.token, 10), strconv.FormatInt(q, 10), "0",
+	shared := newCall(touchScript, m.name, &m.eyes, m.names, m.config.guard > 0, g.id, strconv.FormatInt(g.token, 10), strconv.FormatInt(q, 10), "0",
 		milliseconds(d), skewArg, retentionArg, m.guardArg)
 	life := d - drift(d, m.config.driftFactor)
-	return m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
-		then: then,
-		ask: func(ctx context.Context, n *node) reply {
+	return m.r.actOnPoolsThen(ctx, m.config.timeout(), request{
+		asked: func(ctx context.Context, n *node) reply {
 			if ends := m.r.clock.at(n.index, validity); g.won != nil && !validity.IsZero() && ends > 0 {
 				return g.ask(ctx, n, shared.with(3, strconv.FormatInt(ends, 10)), true)
 			}
 			return g.ask(ctx, n, shared, false)
 		},
-		count: func(n *node, a reply) vote { return g.touched(n, a, life) },
-	}), nil
+		counted: func(n *node, a reply) vote { return g.touched(n, a, life) },
+	}, then), nil
 }
 
 // buryCall breaks an adopted grant: its tombstone outlives every renewal of its giver.
 func (m *Mutex) buryCall(g *grant, life time.Duration) *call {
-	return newCall(breakScript, m.name, &m.eyes, m.buryKeys, g.value, g.id, strconv.FormatInt(g.token, 10),
+	return newCall(breakScript, m.name, &m.eyes, m.names, false, g.value(), g.id, strconv.FormatInt(g.token, 10),
 		milliseconds(life+retention), retentionArg, skewArg)
 }

@@ -18,6 +18,10 @@ type node struct {
 	pool  pool.Pool
 	clock *ballots
 
+	// What the pool can do beyond Eval; nil where it cannot.
+	commander pool.Commander
+	starter   pool.Starter
+
 	lanes
 	janitor janitor
 }
@@ -40,13 +44,14 @@ const (
 	codeOtherHolder = 5
 )
 
-var codeNames = map[*pool.Script][]string{
-	acquireScript: {"granted", "busy", "stale", "quarantined"},
-	releaseScript: {"released", "missing", "other"},
-	touchScript:   {"held", "restored", "topped up", "gone", "other"},
-	leaveScript:   {"left", "passed on", "nothing"},
-	inspectScript: {"free", "held"},
-	breakScript:   {"broken", "missing", "other"},
+func newNode(i int, p pool.Pool, clock *ballots) *node {
+	n := &node{index: i, pool: p, clock: clock}
+	n.commander, _ = p.(pool.Commander)
+	n.starter, _ = p.(pool.Starter)
+	if a, ok := p.(pool.Addresser); ok {
+		n.addr = a.Addr()
+	}
+	return n
 }
 
 // reply is what one node said to one request, and when.
@@ -92,7 +97,7 @@ func (n *node) leave(ctx context.Context, c *call) reply { return n.eval(ctx, c)
 
 // eval runs a script for each name of the call.
 func (n *node) eval(ctx context.Context, c *call) reply {
-	if len(c.sets) > 1 {
+	if len(c.names) > 1 {
 		return n.evalAll(ctx, c)
 	}
 	return n.evalOne(ctx, c, 0)
@@ -101,15 +106,20 @@ func (n *node) eval(ctx context.Context, c *call) reply {
 // integers are reply buffers for adapters that fill them.
 var integers = sync.Pool{New: func() any { return new([8]int64) }}
 
-// evalOne runs a script for one name, checks the reply and tells the observer.
-func (n *node) evalOne(ctx context.Context, c *call, set int) reply {
-	s := c.script
+// evalOne runs a script for one name.
+func (n *node) evalOne(ctx context.Context, c *call, name int) reply {
 	buffer := integers.Get().(*[8]int64)
 	defer integers.Put(buffer)
-	var r reply
-	r.sent = time.Now()
-	ints, err := c.send(ctx, n.pool, set, buffer[:0])
-	r.received = time.Now()
+	sent := time.Now()
+	ints, err := c.send(ctx, n, name, buffer[:0])
+	return n.read(ctx, c, sent, ints, err)
+}
+
+// read makes a reply of what came back: it checks it, learns from it and tells the
+// observer.
+func (n *node) read(ctx context.Context, c *call, sent time.Time, ints []int64, err error) reply {
+	s := c.script
+	r := reply{sent: sent, received: time.Now()}
 	if r.unsent = neverSent(err); !errors.Is(err, pool.ErrNotSent) {
 		n.heard(err, r.received.Sub(r.sent))
 	}
@@ -143,7 +153,7 @@ func neverSent(err error) bool {
 
 // heed learns from the clock in a reply. A node whose clock is out of line with
 // the others' has failed, whatever it said; a release counts all the same.
-func (n *node) heed(s *pool.Script, r *reply) error {
+func (n *node) heed(s *script, r *reply) error {
 	if r.now == 0 || n.clock.learn(n.index, r.now, r.fence, r.sent, r.received) || s == releaseScript {
 		return nil
 	}
@@ -151,19 +161,11 @@ func (n *node) heed(s *pool.Script, r *reply) error {
 	return fmt.Errorf("%w: %v ahead", errNodeClock, time.Duration(ahead)*time.Microsecond)
 }
 
-var replyArity = map[*pool.Script]int{
-	acquireScript: 6, releaseScript: 6, touchScript: 6, inspectScript: 6, breakScript: 3, leaveScript: 1,
-}
-
-func (r *reply) decode(s *pool.Script, ints []int64) error {
-	if len(ints) != replyArity[s] {
+func (r *reply) decode(s *script, ints []int64) error {
+	if len(ints) != s.integers {
 		return fmt.Errorf("%w: %s replied %v", errReply, s.Name(), ints)
 	}
-	lowest := int64(1)
-	if s == inspectScript {
-		lowest = 0
-	}
-	if code := ints[0]; code < lowest || code-lowest >= int64(len(codeNames[s])) {
+	if code := ints[0]; code < 0 || code >= int64(len(s.outcomes)) || s.outcomes[code] == "" {
 		return fmt.Errorf("%w: %s replied %v", errReply, s.Name(), ints)
 	}
 	r.code = int(ints[0])
@@ -177,14 +179,11 @@ func (r *reply) decode(s *pool.Script, ints []int64) error {
 }
 
 // outcome is the reply in a word, for observers.
-func (r *reply) outcome(s *pool.Script) string {
+func (r *reply) outcome(s *script) string {
 	if r.err != nil {
 		return "error"
 	}
-	if s == inspectScript {
-		return codeNames[s][r.code]
-	}
-	return codeNames[s][r.code-1]
+	return s.outcomes[r.code]
 }
 
 func (n *node) fault(err error) *NodeError {

@@ -40,7 +40,7 @@ type config struct {
 	driftFactor   float64
 	timeoutFactor float64
 	nodeTimeout   time.Duration // 0: from expiry and timeoutFactor
-	genValue      GenValueFunc
+	genValue      GenValueFunc  // nil: random
 	value         string
 	reentry       bool
 	maxHold       time.Duration
@@ -50,13 +50,28 @@ type config struct {
 	err           error
 }
 
+// settings are the options of a factory or a mutex and what follows from them.
+type settings struct {
+	config
+	eyes eyes
+
+	// Arguments of scripts.
+	expiryArg, fenceArg, guardArg any
+}
+
+func newSettings(c config) *settings {
+	return &settings{
+		config: c, eyes: newEyes(c.observer, c.logger),
+		expiryArg: milliseconds(c.expiry), fenceArg: milliseconds(c.expiry + retention), guardArg: milliseconds(c.guard),
+	}
+}
+
 func defaultConfig() config {
 	return config{
 		expiry:        defaultExpiry,
 		delay:         randomDelay,
 		driftFactor:   defaultDriftFactor,
 		timeoutFactor: defaultTimeoutFactor,
-		genValue:      randomValue,
 	}
 }
 
@@ -256,10 +271,14 @@ func randomDelay(int) time.Duration {
 	return minRetryDelay + mrand.N(maxRetryDelay-minRetryDelay)
 }
 
-func randomValue() (string, error) { return randomText(16), nil }
-
 func randomText(bytes int) string {
-	b := make([]byte, bytes)
-	rand.Read(b) //nolint:errcheck // crypto/rand.Read never fails (Go 1.24)
-	return base64.RawURLEncoding.EncodeToString(b)
+	var text [64]byte
+	return string(appendRandom(text[:0], bytes))
+}
+
+// appendRandom appends that many random bytes as text.
+func appendRandom(to []byte, bytes int) []byte {
+	var random [32]byte
+	rand.Read(random[:bytes]) //nolint:errcheck // crypto/rand.Read never fails (Go 1.24)
+	return base64.RawURLEncoding.AppendEncode(to, random[:bytes])
 }

@@ -49,7 +49,43 @@ func (t *tally) verdict() verdict {
 	return pending
 }
 
-// round is one request to every node at once. It is decided by the decisive
+// question is what a round asks every node.
+type question interface {
+	// ask runs on a goroutine of the node's. ctx ends at the node timeout.
+	ask(ctx context.Context, n *node) reply
+	// count judges each reply, early or late, under no lock.
+	count(n *node, r reply) vote
+}
+
+// A question may also be any of these.
+type (
+	// shortQuestion is to some nodes one call for one name and nothing more.
+	shortQuestion interface {
+		// short is that call, nil for a node that has to be asked by ask.
+		short(n *node) *call
+	}
+	// lateQuestion wants to hear of a reply that came after the decision, in addition.
+	lateQuestion interface {
+		late(ctx context.Context, n *node, r reply)
+	}
+	// leashedQuestion says how long the round may last once a reply is in, 0 for no
+	// change.
+	leashedQuestion interface {
+		leash(r reply) time.Duration
+	}
+)
+
+// request is a question made of functions.
+type request struct {
+	asked   func(ctx context.Context, n *node) reply
+	counted func(n *node, r reply) vote
+}
+
+func (q request) ask(ctx context.Context, n *node) reply { return q.asked(ctx, n) }
+
+func (q request) count(n *node, r reply) vote { return q.counted(n, r) }
+
+// round is one question to every node at once. It is decided by the decisive
 // reply, not the last; a reply that comes later is still counted by the goroutine
 // that waited for it.
 type round struct {
@@ -57,8 +93,10 @@ type round struct {
 	decided chan struct{} // closed at the decision
 	nodes   []*node
 	tasks   *tasks
-	hoped   []bool // by node: it was expected to answer when the round began
-	request
+	hoped   nodeSet // expected to answer when the round began
+	question
+	then func(rd *round, v verdict) // called once, at the decision, if not nil
+	tour tour
 
 	votes   sync.Mutex
 	tally   tally       // guarded by votes
@@ -66,54 +104,85 @@ type round struct {
 	replies []reply     // guarded by votes; those the decision rests on
 	left    int         // guarded by votes; requests still out
 	hopes   int         // guarded by votes; those of them that may soon be answered
+	clock   *time.Timer // guarded by votes; rings for the tour, and at the deadline
+	rung    bool        // guarded by votes; the deadline has passed
 	short   *time.Timer // guarded by votes; ends a contended round early
+
+	few [fewNodes]reply // replies, of few nodes
 }
 
-// request says what a round asks and what becomes of the replies.
-type request struct {
-	// ask runs on a goroutine of the node's. ctx ends at the node timeout.
-	ask func(ctx context.Context, n *node) reply
-	// count judges each reply, early or late, on the same goroutine, under no lock.
-	count func(n *node, r reply) vote
-	// late is called in addition for a reply that came after the decision, if not
-	// nil, on the same goroutine.
-	late func(ctx context.Context, n *node, r reply)
-	// leash is how long the round may last once this reply is in, 0 for no change; may be
-	// nil.
-	leash func(r reply) time.Duration
-	// then is called once, at the decision, if not nil.
-	then func(rd *round, v verdict)
-}
+// fewNodes is up to how many nodes a round is one allocation.
+const fewNodes = 5
 
 // actOnPoolsAsync asks every node at once and returns before any has answered.
 // The requests do not end with ctx: one that was sent has to be known or undone.
 // They end at the node timeout, each on a goroutine that r.tasks counts.
-func (r *Redlock) actOnPoolsAsync(ctx context.Context, timeout time.Duration, q request) *round {
+func (r *Redlock) actOnPoolsAsync(ctx context.Context, timeout time.Duration, q question) *round {
+	return r.actOnPoolsThen(ctx, timeout, q, nil)
+}
+
+// actOnPoolsThen is actOnPoolsAsync for a caller that is told of the decision.
+func (r *Redlock) actOnPoolsThen(ctx context.Context, timeout time.Duration, q question, then func(*round, verdict)) *round {
+	n := len(r.nodes)
 	rd := &round{
-		decided: make(chan struct{}),
-		nodes:   r.nodes,
-		tasks:   &r.tasks,
-		request: q,
-		tally:   tally{n: len(r.nodes), quorum: r.quorum},
-		replies: make([]reply, len(r.nodes)),
-		left:    len(r.nodes),
-		hoped:   make([]bool, len(r.nodes)),
+		decided:  make(chan struct{}),
+		nodes:    r.nodes,
+		tasks:    &r.tasks,
+		question: q,
+		then:     then,
+		tally:    tally{n: n, quorum: r.quorum},
+		left:     n,
+	}
+	if n <= fewNodes {
+		rd.replies = rd.few[:n]
+	} else {
+		rd.replies = make([]reply, n)
 	}
 	rd.parent, rd.patience, rd.deadline = ctx, r.patience, time.Now().Add(timeout)
 	if r.patience.Err() != nil {
 		rd.patience = context.Background() // an Unlock after Close
 	}
-	r.tasks.add(len(r.nodes))
+	r.tasks.add(n)
 	for i, n := range r.nodes {
 		if !n.suspect() {
 			rd.hopes++
-			rd.hoped[i] = true
+			rd.hoped.add(i)
 		}
 	}
-	for _, n := range r.nodes {
-		n.submit(rd)
+	rd.tour.plan(rd)
+	rd.votes.Lock()
+	rd.clock = time.AfterFunc(min(rd.tour.patience(), timeout), rd.ring)
+	rd.votes.Unlock()
+	if rd.tour.visited != 0 {
+		go rd.tour.run()
+	}
+	for i, n := range r.nodes {
+		if !rd.tour.visited.has(i) {
+			n.submit(rd)
+		}
 	}
 	return rd
+}
+
+// ring is the round's clock: what keeps a tour waiting is taken from it, and at the
+// deadline the round ends, whatever the adapters do.
+func (rd *round) ring() {
+	left := time.Until(rd.deadline)
+	if left > 0 {
+		rd.tour.split()
+	}
+	rd.votes.Lock()
+	switch {
+	case rd.left == 0:
+	case left > 0:
+		rd.clock.Reset(left)
+	case rd.outcome == pending:
+		rd.rung = true
+	}
+	rd.votes.Unlock()
+	if left <= 0 {
+		rd.giveUp()
+	}
 }
 
 // run asks one node; see job.
@@ -138,15 +207,18 @@ func (rd *round) arrived(n *node, a reply) {
 	was := rd.outcome
 	rd.left--
 	last := rd.left == 0
+	if last {
+		rd.clock.Stop()
+	}
 	if was == pending {
 		a.counted = true
 		rd.replies[n.index] = a
 		rd.tally.add(v)
 		rd.outcome = rd.tally.verdict()
-		if rd.hoped[n.index] {
+		if rd.hoped.has(n.index) {
 			rd.hopes--
 		}
-		if rd.outcome == pending && rd.hopes == 0 && (a.err != nil || rd.hoped[n.index]) {
+		if rd.outcome == pending && rd.hopes == 0 && (a.err != nil || rd.hoped.has(n.index)) {
 			// Only nodes are out that have not answered for a while. Once one of them
 			// does, the others may have come back as well.
 			rd.outcome = lost
@@ -161,8 +233,10 @@ func (rd *round) arrived(n *node, a reply) {
 	if was == pending && now != pending {
 		rd.announce(now)
 	}
-	if was != pending && rd.late != nil {
-		rd.late(&rd.limit, n, a)
+	if was != pending {
+		if q, ok := rd.question.(lateQuestion); ok {
+			q.late(&rd.limit, n, a)
+		}
 	}
 	if last {
 		rd.end(context.Canceled)
@@ -176,9 +250,11 @@ func (rd *round) hurry(a reply) {
 		if rd.short != nil {
 			rd.short.Stop()
 		}
-	case rd.short == nil && rd.leash != nil:
-		if d := rd.leash(a); d > 0 {
-			rd.short = time.AfterFunc(d, rd.giveUp)
+	case rd.short == nil:
+		if q, ok := rd.question.(leashedQuestion); ok {
+			if d := q.leash(a); d > 0 {
+				rd.short = time.AfterFunc(d, rd.giveUp)
+			}
 		}
 	}
 }
@@ -208,22 +284,20 @@ func (rd *round) giveUp() {
 // not answered by then gets the error of whichever ended first.
 func (rd *round) wait(ctx context.Context) (verdict, []reply) {
 	var silent error
-	timer := time.NewTimer(time.Until(rd.deadline))
-	defer timer.Stop()
 	select {
 	case <-rd.decided:
 	case <-ctx.Done():
 		silent = ctx.Err()
 		rd.giveUp()
-	case <-timer.C:
-		silent = &silenceError{}
-		rd.giveUp()
 	}
 	rd.votes.Lock()
 	defer rd.votes.Unlock()
+	if silent == nil && rd.rung {
+		silent = &silenceError{}
+	}
 	if rd.outcome == won {
 		for i := range rd.replies { // nothing else is written to them any more
-			if a := &rd.replies[i]; !a.counted && !rd.hoped[i] {
+			if a := &rd.replies[i]; !a.counted && !rd.hoped.has(i) {
 				a.err = rd.nodes[i].fault(errNodeSuspect)
 			}
 		}
@@ -268,7 +342,7 @@ func (rd *round) lostReplies(silent error) []reply {
 		switch {
 		case silent != nil:
 			a.err = &NodeError{Node: i, Addr: rd.nodes[i].addr, Err: silent}
-		case !rd.hoped[i]:
+		case !rd.hoped.has(i):
 			a.err = rd.nodes[i].fault(errNodeSuspect)
 		}
 	}

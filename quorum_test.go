@@ -118,7 +118,7 @@ func TestRoundEndsAtTheDecision(t *testing.T) {
 			require.NoError(t, err)
 			started := time.Now()
 			rd := r.actOnPoolsAsync(t.Context(), timeout, request{
-				ask: func(ctx context.Context, n *node) reply {
+				asked: func(ctx context.Context, n *node) reply {
 					a := reply{sent: time.Now()}
 					if kinds[at(n.index)].hung {
 						<-ctx.Done()
@@ -129,7 +129,7 @@ func TestRoundEndsAtTheDecision(t *testing.T) {
 					a.received = time.Now()
 					return a
 				},
-				count: func(n *node, a reply) vote {
+				counted: func(n *node, a reply) vote {
 					if _, twice := early.LoadOrStore(n.index, true); twice {
 						late.Store(n.index, true)
 					}
@@ -177,7 +177,7 @@ func TestRoundOutlivesItsCaller(t *testing.T) {
 		started := time.Now()
 		var counted sync.Map
 		rd := r.actOnPoolsAsync(ctx, time.Second, request{
-			ask: func(ctx context.Context, n *node) reply {
+			asked: func(ctx context.Context, n *node) reply {
 				sent := time.Now()
 				select {
 				case <-ctx.Done():
@@ -186,7 +186,7 @@ func TestRoundOutlivesItsCaller(t *testing.T) {
 					return reply{sent: sent, received: time.Now()}
 				}
 			},
-			count: func(n *node, a reply) vote {
+			counted: func(n *node, a reply) vote {
 				counted.Store(n.index, a.err)
 				return yes
 			},

@@ -19,7 +19,7 @@ type Redlock struct {
 	nodes  []*node
 	quorum int
 	clock  *ballots
-	config config
+	*settings
 
 	renewals renewals
 	tasks    tasks           // every goroutine that was started and not handed out
@@ -29,28 +29,30 @@ type Redlock struct {
 	patience context.Context // ends when Close gives up waiting
 	giveUp   context.CancelFunc
 
-	eyes  eyes // for what belongs to no mutex
 	wakes *wakes
 	turns turns
 	trip  atomic.Int64 // smoothed time to a decision, ns
 }
 
 // New makes a factory over the given nodes, one pool each. The quorum is a
-// majority: 2 of 3, 3 of 5; one pool is a plain single-node lock. The options
+// majority: 2 of 3, 3 of 5; one pool is a plain single-node lock; more than 64 are
+// refused. The options
 // are the defaults of its mutexes. Close it when done.
 func New(pools []pool.Pool, opts ...Option) (*Redlock, error) {
 	if len(pools) == 0 {
 		return nil, fmt.Errorf("%w: New(pools): needs at least one pool", ErrInvalidOption)
 	}
+	if len(pools) > maxNodes {
+		return nil, fmt.Errorf("%w: New(pools): %d pools, at most %d", ErrInvalidOption, len(pools), maxNodes)
+	}
 	r := &Redlock{
-		quorum: len(pools)/2 + 1,
-		clock:  newBallots(len(pools)),
-		config: defaultConfig().with(opts),
+		quorum:   len(pools)/2 + 1,
+		clock:    newBallots(len(pools)),
+		settings: newSettings(defaultConfig().with(opts)),
 	}
 	r.life, r.end = context.WithCancel(context.Background())
 	r.closing = r.life.Done()
 	r.patience, r.giveUp = context.WithCancel(context.Background())
-	r.eyes = newEyes(r.config.observer, r.config.logger)
 	r.wakes = newWakes(r, len(pools))
 	r.turns.names = map[string]*turnQueue{}
 	r.renewals = renewals{r: r, wake: make(chan struct{}, 1)}
@@ -61,11 +63,7 @@ func New(pools []pool.Pool, opts ...Option) (*Redlock, error) {
 		if p == nil {
 			return nil, fmt.Errorf("%w: New(pools): pool %d is nil", ErrInvalidOption, i)
 		}
-		n := &node{index: i, pool: p, clock: r.clock}
-		if a, ok := p.(pool.Addresser); ok {
-			n.addr = a.Addr()
-		}
-		r.nodes = append(r.nodes, n)
+		r.nodes = append(r.nodes, newNode(i, p, r.clock))
 	}
 	return r, nil
 }

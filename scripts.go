@@ -28,10 +28,23 @@ var (
 	//go:embed scripts/break.lua
 	breakSource string
 
-	acquireScript = pool.NewScript("acquire", libSource+guardSource+acquireSource)
-	releaseScript = pool.NewScript("release", libSource+queueSource+releaseSource)
-	touchScript   = pool.NewScript("touch", libSource+guardSource+touchSource)
-	leaveScript   = pool.NewScript("leave", libSource+queueSource+leaveSource)
-	inspectScript = pool.NewScript("inspect", libSource+inspectSource)
-	breakScript   = pool.NewScript("break", libSource+queueSource+breakSource)
+	acquireScript = newScript("acquire", libSource+guardSource+acquireSource, 6, "", "granted", "busy", "stale", "quarantined")
+	releaseScript = newScript("release", libSource+queueSource+releaseSource, 6, "", "released", "missing", "other")
+	touchScript   = newScript("touch", libSource+guardSource+touchSource, 6, "", "held", "restored", "topped up", "gone", "other")
+	leaveScript   = newScript("leave", libSource+queueSource+leaveSource, 1, "", "left", "passed on", "nothing")
+	inspectScript = newScript("inspect", libSource+inspectSource, 6, "free", "held")
+	breakScript   = newScript("break", libSource+queueSource+breakSource, 3, "", "broken", "missing", "other")
 )
+
+// script is a script and the form of its replies.
+type script struct {
+	*pool.Script
+	hash     any      // as a word of a call
+	integers int      // in a reply; the first is the code
+	outcomes []string // by code; "" where there is none
+}
+
+func newScript(name, source string, integers int, outcomes ...string) *script {
+	s := pool.NewScript(name, source)
+	return &script{Script: s, hash: s.Hash(), integers: integers, outcomes: outcomes}
+}

@@ -3,7 +3,6 @@ package redlock
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -38,19 +37,17 @@ type waiter struct {
 	near chan struct{} // it has become the first of a node's queue
 
 	mu     sync.Mutex
-	member string // guarded by mu; the place in the nodes' queues, "" before the first ballot
-	ticket string // guarded by mu
-	joined []bool // guarded by mu; nodes in whose queue it may stand
-	called []bool // guarded by mu; nodes that have called since the last attempt
-	queued bool   // guarded by mu; it has stood in a queue, so that nodes may call
-	over   bool   // guarded by mu; it waits no longer
+	member string  // guarded by mu; the place in the nodes' queues, "" before the first ballot
+	ticket string  // guarded by mu
+	joined nodeSet // guarded by mu; nodes in whose queue it may stand
+	called nodeSet // guarded by mu; nodes that have called since the last attempt
+	queued bool    // guarded by mu; it has stood in a queue, so that nodes may call
+	over   bool    // guarded by mu; it waits no longer
 }
 
 // newWaiter must be followed by finish.
 func (m *Mutex) newWaiter() *waiter {
-	n := len(m.r.nodes)
-	flags := make([]bool, 2*n)
-	w := &waiter{m: m, wake: make(chan struct{}, 1), near: make(chan struct{}, 1), joined: flags[:n:n], called: flags[n:]}
+	w := &waiter{m: m, wake: make(chan struct{}, 1), near: make(chan struct{}, 1)}
 	m.r.wakes.add(w)
 	return w
 }
@@ -64,7 +61,7 @@ func (w *waiter) join(p int64) (member, ticket string) {
 		w.ticket = strconv.FormatInt(p, 10)
 		w.member = w.m.r.wakes.channel + "#" + w.ticket
 	}
-	clear(w.called)
+	w.called = 0
 	return w.member, w.ticket
 }
 
@@ -74,14 +71,16 @@ func (w *waiter) saw(n *node, a reply) {
 	w.mu.Lock()
 	switch {
 	case a.err != nil:
-		// It may have been executed: one more leave at the end.
-		w.joined[n.index] = w.joined[n.index] || !a.unsent
+		if !a.unsent {
+			w.joined.add(n.index) // it may have been executed: one more leave at the end
+		}
 	case a.code == codeBusy && a.last >= 0:
-		w.joined[n.index], w.queued = true, true
+		w.joined.add(n.index)
+		w.queued = true
 	case a.code == codeGranted:
-		w.joined[n.index] = false
+		w.joined.drop(n.index)
 	}
-	late := w.over && w.joined[n.index]
+	late := w.over && w.joined.has(n.index)
 	w.mu.Unlock()
 	if late {
 		w.m.r.leaveQueue(n, w)
@@ -91,7 +90,7 @@ func (w *waiter) saw(n *node, a reply) {
 // call notes that node i has called, and wakes the waiter.
 func (w *waiter) call(i int) {
 	w.mu.Lock()
-	w.called[i] = true
+	w.called.add(i)
 	w.mu.Unlock()
 	select {
 	case w.wake <- struct{}{}:
@@ -114,20 +113,17 @@ func (w *waiter) hasTicket(ticket string) bool {
 }
 
 // calls is how many nodes have called since the last attempt.
-func (w *waiter) calls() int { return w.count(w.called) }
-
-// places is in how many nodes' queues it stands.
-func (w *waiter) places() int { return w.count(w.joined) }
-
-func (w *waiter) count(flags []bool) (n int) {
+func (w *waiter) calls() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, f := range flags {
-		if f {
-			n++
-		}
-	}
-	return n
+	return w.called.count()
+}
+
+// places is in how many nodes' queues it stands.
+func (w *waiter) places() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.joined.count()
 }
 
 // finish leaves every queue. Where a node has called already, that passes the
@@ -136,10 +132,10 @@ func (w *waiter) finish() {
 	w.m.r.wakes.remove(w)
 	w.mu.Lock()
 	w.over = true
-	joined := slices.Clone(w.joined)
+	joined := w.joined
 	w.mu.Unlock()
 	for i, n := range w.m.r.nodes {
-		if joined[i] {
+		if joined.has(i) {
 			w.m.r.leaveQueue(n, w)
 		}
 	}
@@ -189,7 +185,7 @@ func (m *Mutex) compete(ctx context.Context, tries int) (g *grant, attempts int,
 	var taken *TakenError
 	for attempts = 1; ; {
 		asking := w
-		if len(m.acquireKeys) > 1 {
+		if len(m.names) > 1 {
 			asking = nil // waits for several names in no queue
 		}
 		g, no = m.attempt(ctx, asking)

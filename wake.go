@@ -178,8 +178,7 @@ func (h *wakes) all(n *node) {
 
 // passOn runs the leave script for a member, in the background.
 func (r *Redlock) passOn(n *node, name, member string) {
-	k := keysOf(name)
-	leave := newCall(leaveScript, name, &r.eyes, []keySet{newKeySet(leaveScript, k.lock, k.queue)}, member)
+	leave := newCall(leaveScript, name, &r.eyes, []keyWords{keysOf(name).words()}, false, member)
 	r.background(context.Background(), n, r.config.timeout(), errand{
 		ask: func(ctx context.Context, n *node) reply { return n.leave(ctx, leave) },
 	})
