@@ -125,6 +125,7 @@ func TestTurnKeepsWhatIsKnownOfTheHolder(t *testing.T) {
 		require.NoError(t, err)
 		held := holder.NewMutex("jobs")
 		require.NoError(t, held.Lock())
+		synctest.Wait() // until it has every node
 		r, err := New(nodes.Pools())
 		require.NoError(t, err)
 		patientCtx, enough := context.WithCancel(t.Context())

@@ -2,6 +2,7 @@ package redlocktest_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -91,7 +92,7 @@ func (r *record) of(gone map[string]bool) []string {
 	defer r.mu.Unlock()
 	kept := []string{}
 	for _, payload := range r.payloads {
-		if !gone[payload] {
+		if _, name, _ := strings.Cut(payload, " "); !gone[name] {
 			kept = append(kept, payload)
 		}
 	}

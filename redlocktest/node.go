@@ -121,6 +121,39 @@ func (n *Node) Eval(ctx context.Context, s *pool.Script, keys []string, args ...
 	return out.ints, out.err
 }
 
+// Command implements pool.Commander.
+func (n *Node) Command(ctx context.Context, s *pool.Script, words []any, into []int64) ([]int64, error) {
+	keys := make([]string, words[1].(int))
+	for i := range keys {
+		keys[i] = words[2+i].(string)
+	}
+	ints, err := n.Eval(ctx, s, keys, words[2+len(keys):]...)
+	return append(into, ints...), err
+}
+
+// Start implements pool.Starter.
+func (n *Node) Start(ctx context.Context, s *pool.Script, words []any, into []int64) pool.Pending {
+	p := make(started, 1)
+	go func() {
+		ints, err := n.Command(ctx, s, words, into)
+		p <- outcome{ints, err}
+	}()
+	return p
+}
+
+type outcome struct {
+	ints []int64
+	err  error
+}
+
+type started chan outcome
+
+// Wait implements pool.Pending.
+func (p started) Wait() ([]int64, error) {
+	o := <-p
+	return o.ints, o.err
+}
+
 func argument(arg any) (string, error) {
 	switch v := arg.(type) {
 	case string:
