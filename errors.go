@@ -199,7 +199,7 @@ func permanent(err error) bool {
 		// what a script returns of a failed pcall.
 		if strings.HasPrefix(text, "ERR Error running script") || strings.HasPrefix(text, "@user_script") {
 			return strings.Contains(text, "WRONGTYPE") || strings.Contains(text, "OOM ") || strings.Contains(text, "NOPERM") ||
-				strings.Contains(text, "can't run this command") || strings.Contains(text, "READONLY")
+				strings.Contains(text, "can't run this command") || strings.Contains(text, "READONLY") || strings.Contains(text, "MISCONF ")
 		}
 	}
 	return false

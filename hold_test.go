@@ -257,6 +257,13 @@ func rollingRestart(t *testing.T, client func() *redlock.Redlock, expiry time.Du
 		s, err := holder.Inspect(t.Context(), name(locks-1))
 		return err == nil && s.Waiters == waiters
 	}, "the waiters are queued")
+	// Renewal tops up the nodes that a contended grant missed, so that none of the
+	// quorum is the only one to know.
+	for i, m := range mutexes {
+		for n := range nodes {
+			testutil.Eventually(t, settle, func() bool { return value(n, name(i)) == m.Value() }, "node %d has %s", n, name(i))
+		}
+	}
 	for n := range nodes {
 		restart(n)
 		spacing := time.NewTimer(expiry)
