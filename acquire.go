@@ -105,7 +105,8 @@ func (a *attempt) propose(ctx context.Context, w *waiter, lease *lease) (verdict
 		a.id, a.text, m.expiryArg, skewArg, m.fenceArg, m.guardArg, "", "0")
 	if w != nil {
 		member, ticket := w.join(a.high)
-		p.queuing = p.passing.with(6, member).with(7, ticket)
+		p.queuing = p.passing.with(6, member)
+		p.queuing.first[keysAt+p.queuing.keys+7] = ticket
 		for i, n := range m.r.nodes {
 			if m.r.wakes.listening(n) {
 				p.queues.add(i)
@@ -131,17 +132,17 @@ type proposal struct {
 	w       *waiter // nil: joins no queue
 	lease   *lease
 	life    time.Duration
-	passing *call   // joins no queue
-	queuing *call   // for a waiter: joins
+	passing call    // joins no queue
+	queuing call    // for a waiter: joins
 	queues  nodeSet // nodes that get queuing
 }
 
 // short is of shortQuestion.
 func (p *proposal) short(n *node) *call {
 	if p.queues.has(n.index) {
-		return p.queuing
+		return &p.queuing
 	}
-	return p.passing
+	return &p.passing
 }
 
 // ask is of question.
@@ -253,8 +254,8 @@ func (a *attempt) takeBack(ctx context.Context, n *node) {
 	a.mu.Unlock()
 	back := m.releaseCall(a.id, a.text, !held)
 	m.r.background(ctx, n, m.config.timeout(), errand{
-		ask:  func(ctx context.Context, n *node) reply { return n.release(ctx, back) },
-		then: func(n *node, got reply) { m.released(n, got, a.id, back, m.config.expiry) },
+		ask:  func(ctx context.Context, n *node) reply { return n.release(ctx, &back) },
+		then: func(n *node, got reply) { m.released(n, got, a.id, &back, m.config.expiry) },
 	})
 }
 
@@ -310,7 +311,7 @@ func (m *Mutex) released(n *node, a reply, id any, back *call, life time.Duratio
 }
 
 // releaseCall takes the identity and the highest ballot as arguments of the script.
-func (m *Mutex) releaseCall(id, high any, handOver bool) *call {
+func (m *Mutex) releaseCall(id, high any, handOver bool) call {
 	calls := "0"
 	if handOver {
 		calls = "1"

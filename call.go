@@ -22,20 +22,20 @@ const (
 	keysAt   = 2
 )
 
-func newCall(s *script, name string, e *eyes, names []keyWords, guard bool, args ...any) *call {
+func newCall(s *script, name string, e *eyes, names []keyWords, guard bool, args ...any) call {
 	first := make([]any, keysAt, keysAt+mostKeys+len(args))
 	first = names[0].appendTo(first, s, guard)
 	keys := len(first) - keysAt
 	first[0], first[1] = s.hash, keys
-	return &call{name: name, eyes: e, script: s, names: names, guard: guard, keys: keys, first: append(first, args...)}
+	return call{name: name, eyes: e, script: s, names: names, guard: guard, keys: keys, first: append(first, args...)}
 }
 
 // with is the same call with another argument i.
-func (c *call) with(i int, arg any) *call {
+func (c *call) with(i int, arg any) call {
 	other := *c
 	other.first = slices.Clone(c.first)
 	other.first[keysAt+c.keys+i] = arg
-	return &other
+	return other
 }
 
 // words are what name i is asked with.

@@ -50,7 +50,7 @@ func (r *Redlock) Inspect(ctx context.Context, name string) (*Status, error) {
 	values := make([]string, len(r.nodes))
 	rd := r.actOnPoolsAsync(ctx, r.config.timeout(), request{
 		asked: func(ctx context.Context, n *node) reply {
-			a := n.eval(ctx, look)
+			a := n.eval(ctx, &look)
 			if t, ok := n.pool.(pool.TextReader); ok && a.err == nil && a.code == 1 {
 				value, _, err := t.Get(ctx, k.lock)
 				if err != nil {
@@ -180,8 +180,9 @@ func (r *Redlock) Break(ctx context.Context, name string) error {
 				mine = seen
 			}
 			id, ballot := splitValue(mine)
-			return n.eval(ctx, newCall(breakScript, name, &r.eyes, names, false, mine, id, strconv.FormatInt(ballot, 10),
-				milliseconds(max(life, r.config.expiry)+retention), retentionArg, skewArg))
+			own := newCall(breakScript, name, &r.eyes, names, false, mine, id, strconv.FormatInt(ballot, 10),
+				milliseconds(max(life, r.config.expiry)+retention), retentionArg, skewArg)
+			return n.eval(ctx, &own)
 		},
 		counted: func(_ *node, a reply) vote {
 			if a.err == nil && a.code != codeOtherOwner {
@@ -223,7 +224,7 @@ func (m *Mutex) Check(ctx context.Context) error {
 	look := newCall(touchScript, m.name, &m.eyes, m.names, m.config.guard > 0, g.id, strconv.FormatInt(g.token, 10), "0", "0", "1",
 		skewArg, retentionArg, m.guardArg)
 	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
-		asked:   func(ctx context.Context, n *node) reply { return g.ask(ctx, n, look, false) },
+		asked:   func(ctx context.Context, n *node) reply { return g.ask(ctx, n, &look, false) },
 		counted: func(n *node, a reply) vote { return g.touched(n, a, 0) },
 	})
 	verdict, replies := rd.wait(ctx)

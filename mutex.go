@@ -283,7 +283,7 @@ func (m *Mutex) release(ctx context.Context, g *grant) error {
 type releasing struct {
 	m        *Mutex
 	g        *grant
-	back     *call
+	back     call
 	life     time.Duration // the longest that was sent for the grant
 	expected nodeSet       // nodes that hold it by the ledger
 }
@@ -293,24 +293,25 @@ func (q *releasing) short(*node) *call {
 	if q.g.won == nil {
 		return nil
 	}
-	return q.back
+	return &q.back
 }
 
 // ask is of question.
 func (q *releasing) ask(ctx context.Context, n *node) reply {
 	if q.g.won == nil {
 		// Whoever handed it over may still renew it: that must not bring it back.
-		if a := n.eval(ctx, q.m.buryCall(q.g, q.life)); a.err != nil || a.code == codeReleased {
+		bury := q.m.buryCall(q.g, q.life)
+		if a := n.eval(ctx, &bury); a.err != nil || a.code == codeReleased {
 			return a
 		}
 	}
-	return n.release(ctx, q.back)
+	return n.release(ctx, &q.back)
 }
 
 // count is of question.
 func (q *releasing) count(n *node, a reply) vote {
 	if q.g.won == nil || q.g.won.mayHold(n.index) {
-		q.m.released(n, a, q.g.id, q.back, q.life)
+		q.m.released(n, a, q.g.id, &q.back, q.life)
 	}
 	// A node that never granted confirms by being as the ledger says.
 	if a.err == nil && (a.code == codeReleased || !q.expected.has(n.index)) {
@@ -440,16 +441,17 @@ func (m *Mutex) touch(ctx context.Context, g *grant, d time.Duration, then func(
 	return m.r.actOnPoolsThen(ctx, m.config.timeout(), request{
 		asked: func(ctx context.Context, n *node) reply {
 			if ends := m.r.clock.at(n.index, validity); g.won != nil && !validity.IsZero() && ends > 0 {
-				return g.ask(ctx, n, shared.with(3, strconv.FormatInt(ends, 10)), true)
+				own := shared.with(3, strconv.FormatInt(ends, 10))
+				return g.ask(ctx, n, &own, true)
 			}
-			return g.ask(ctx, n, shared, false)
+			return g.ask(ctx, n, &shared, false)
 		},
 		counted: func(n *node, a reply) vote { return g.touched(n, a, life) },
 	}, then), nil
 }
 
 // buryCall breaks an adopted grant: its tombstone outlives every renewal of its giver.
-func (m *Mutex) buryCall(g *grant, life time.Duration) *call {
+func (m *Mutex) buryCall(g *grant, life time.Duration) call {
 	return newCall(breakScript, m.name, &m.eyes, m.names, false, g.value(), g.id, strconv.FormatInt(g.token, 10),
 		milliseconds(life+retention), retentionArg, skewArg)
 }

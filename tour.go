@@ -22,6 +22,7 @@ type tour struct {
 
 	mu    sync.Mutex
 	stops []stop // nearest node first
+	few   [fewNodes]stop
 }
 
 // stop is one node of a tour.
@@ -62,7 +63,7 @@ func (t *tour) plan(rd *round) {
 			continue
 		}
 		if t.stops == nil {
-			t.stops = make([]stop, 0, len(rd.nodes))
+			t.stops = t.few[:0] // more nodes make it grow
 		}
 		t.stops = append(t.stops, stop{n: n, c: c})
 		t.visited.add(i)

@@ -11,6 +11,7 @@ import (
 type turns struct {
 	mu    sync.Mutex
 	names map[string]*turnQueue // guarded by mu; an entry while somebody has the turn
+	spare *turnQueue            // guarded by mu; of a name that is free again
 }
 
 type turnQueue struct {
@@ -36,7 +37,10 @@ func (t *turns) enter(ctx context.Context, m *Mutex) (turn, error) {
 	t.mu.Lock()
 	q, busy := t.names[m.line]
 	if !busy {
-		t.names[m.line] = &turnQueue{}
+		if q = t.spare; q == nil {
+			q = &turnQueue{}
+		}
+		t.spare, t.names[m.line] = nil, q
 		t.mu.Unlock()
 		return mine, nil
 	}
@@ -90,6 +94,8 @@ func (t turn) leave() {
 	q := t.t.names[t.name]
 	if len(q.waiting) == 0 {
 		delete(t.t.names, t.name)
+		*q = turnQueue{}
+		t.t.spare = q
 		return
 	}
 	close(q.waiting[0].come)

@@ -180,6 +180,6 @@ func (h *wakes) all(n *node) {
 func (r *Redlock) passOn(n *node, name, member string) {
 	leave := newCall(leaveScript, name, &r.eyes, []keyWords{keysOf(name).words()}, false, member)
 	r.background(context.Background(), n, r.config.timeout(), errand{
-		ask: func(ctx context.Context, n *node) reply { return n.leave(ctx, leave) },
+		ask: func(ctx context.Context, n *node) reply { return n.leave(ctx, &leave) },
 	})
 }
