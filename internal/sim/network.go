@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -184,7 +185,10 @@ func (l *line) Eval(ctx context.Context, s *pool.Script, keys []string, args ...
 	call := redlocktest.Call{Name: s.Name(), Args: make([]string, len(args))}
 	words := make([]any, len(args))
 	for i, arg := range args {
-		text, _ := arg.(string) // they all are
+		text := fmt.Sprint(arg)
+		if bytes, ok := arg.([]byte); ok {
+			text = string(bytes)
+		}
 		if strings.HasPrefix(text, "redlock:wake:") {
 			_, ticket, _ := strings.Cut(text, "#")
 			text = channelOf(l.client) + "#" + ticket
@@ -200,6 +204,39 @@ func (l *line) Eval(ctx context.Context, s *pool.Script, keys []string, args ...
 		l.refused(lane, fate)
 	}
 	return ints, err
+}
+
+// Command is of pool.Commander.
+func (l *line) Command(ctx context.Context, s *pool.Script, words []any, into []int64) ([]int64, error) {
+	keys := make([]string, words[1].(int))
+	for i := range keys {
+		keys[i] = words[2+i].(string)
+	}
+	ints, err := l.Eval(ctx, s, keys, words[2+len(keys):]...)
+	return append(into, ints...), err
+}
+
+// Start is of pool.Starter.
+func (l *line) Start(ctx context.Context, s *pool.Script, words []any, into []int64) pool.Pending {
+	p := &pending{done: make(chan struct{})}
+	go func() {
+		p.ints, p.err = l.Command(ctx, s, words, into)
+		close(p.done)
+	}()
+	return p
+}
+
+// pending is a command under way.
+type pending struct {
+	done chan struct{}
+	ints []int64
+	err  error
+}
+
+// Wait is of pool.Pending.
+func (p *pending) Wait() ([]int64, error) {
+	<-p.done
+	return p.ints, p.err
 }
 
 // refused is the moment that it takes to see that one was refused or cut off.
