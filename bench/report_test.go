@@ -179,14 +179,7 @@ func requireChart(t *testing.T, r *report, drawn string) {
 				require.LessOrEqual(t, where+letterWidth*float64(utf8.RuneCountInString(word)), float64(panelWidth), word)
 			}
 		case xml.StartElement:
-			attr := func(name string) string {
-				for _, a := range e.Attr {
-					if a.Name.Local == name {
-						return a.Value
-					}
-				}
-				return ""
-			}
+			attr := func(name string) string { return attribute(e, name) }
 			switch e.Name.Local {
 			case "svg":
 				height = number(t, attr("height"))
@@ -208,12 +201,11 @@ func requireChart(t *testing.T, r *report, drawn string) {
 	}
 	require.Positive(t, height)
 	text := strings.Join(words, " ")
-	rows, our := 0, 0
+	our := 0
 	for _, res := range r.Results {
 		require.Contains(t, strings.Join(strings.Fields(text), " "), strings.Join(strings.Fields(res.Title), " "))
 		for range res.Charts {
 			for _, w := range res.Rows {
-				rows++
 				require.True(t, slices.Contains(words, w.Side), "%s has no bar in %s", w.Side, res.Name)
 				if w.Side == nameRedlock {
 					our++
@@ -224,8 +216,16 @@ func requireChart(t *testing.T, r *report, drawn string) {
 	require.Equal(t, our+1, bars["ours"], "with that of the legend")
 	require.Contains(t, bars, "url(#hatch)", "one server is marked")
 	require.Contains(t, text, r.Note)
-	require.Positive(t, rows)
 	require.Less(t, deepest-at, height)
+}
+
+func attribute(e xml.StartElement, name string) string {
+	for _, a := range e.Attr {
+		if a.Name.Local == name {
+			return a.Value
+		}
+	}
+	return ""
 }
 
 func number(t *testing.T, text string) float64 {
