@@ -3,9 +3,6 @@ package redlock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -16,27 +13,6 @@ const contendedFor = 20 * time.Millisecond
 
 // maxProposals bounds how often one attempt outbids newer ones.
 const maxProposals = 4
-
-// refusal is an attempt that did not win: what the nodes said, and what it means.
-type refusal struct {
-	err      error // ErrNoQuorum or a *TakenError
-	faults   []error
-	hopeless bool // faults that need mending rule out a quorum
-	// free is when a quorum of nodes will be free if no holder renews, negative when
-	// that cannot be told.
-	free   time.Duration
-	rank   int64 // best place in a queue, -1 when in none
-	split  bool  // no holder is seen on a quorum: nobody may be there to call
-	held   bool  // one holder was seen on a quorum: it is there
-	behind int   // holders seen whose ballots are lower than the attempt's
-	ballot int64 // the attempt's
-}
-
-// taken is what the refusal says of a holder, nil if nothing.
-func (no *refusal) taken() *TakenError {
-	t, _ := no.err.(*TakenError) //nolint:errorlint // it is never wrapped here
-	return t
-}
 
 // attempt is one try for the lock: a proposal to all nodes, and a higher one at once
 // where newer attempts were seen, for that is not contention. It leaves nothing
@@ -278,112 +254,4 @@ func (m *Mutex) identity() (string, error) {
 	}
 	id = appendRandom(append(id, '.'), 9)
 	return string(append(id, '.')), nil
-}
-
-// outbid finds the fence to go above, where nodes that called the ballot stale
-// could still make a quorum with those that did not refuse.
-func (m *Mutex) outbid(replies []reply) (floor int64, ok bool) {
-	refused, stale := 0, false
-	for i := range replies {
-		a := &replies[i]
-		switch {
-		case a.err != nil || a.code == codeBusy || a.code == codeQuarantined:
-			refused++
-		case a.code == codeStale:
-			stale = true
-			if m.r.clock.usable(a.fence) {
-				floor = max(floor, a.fence)
-			}
-		}
-	}
-	return floor, stale && refused <= len(replies)-m.r.quorum
-}
-
-// released leaves a release that failed to the janitor.
-// life is the longest that was sent for the key.
-func (m *Mutex) released(n *node, a reply, id any, back *call, life time.Duration) {
-	if a.err == nil {
-		return
-	}
-	m.r.owe(n, m.name+"\x00"+id.(string), &debt{
-		call: *back, timeout: m.config.timeout(), last: a.err, until: time.Now().Add(skewBound + life),
-	})
-}
-
-// releaseCall takes the identity and the highest ballot as arguments of the script.
-func (m *Mutex) releaseCall(id, high any, handOver bool) call {
-	calls := "0"
-	if handOver {
-		calls = "1"
-	}
-	return newCall(releaseScript, m.name, &m.eyes, m.names, false, id, high, skewArg, retentionArg, calls)
-}
-
-// judge says why the replies to ballot p make no grant.
-func (m *Mutex) judge(replies []reply, p int64) *refusal {
-	no := &refusal{faults: failed(replies), rank: -1, free: -1, ballot: p}
-	taken := &TakenError{Name: m.name}
-	free := make([]int64, 0, len(replies)) // ms until each node is free
-	mend, longest, unheard := 0, int64(0), false
-	holders := map[int64]int{}
-	for i := range replies {
-		a := &replies[i]
-		switch {
-		case a.err != nil:
-			free = append(free, math.MaxInt64)
-			if permanent(a.err) {
-				mend++
-			}
-		case a.code == codeQuarantined:
-			free = append(free, a.ttl)
-			no.faults = append(no.faults, m.r.nodes[i].fault(&quarantineError{time.Duration(a.ttl) * time.Millisecond}))
-		case a.code == codeStale && a.now < p-skewBound.Microseconds():
-			free = append(free, math.MaxInt64)
-			no.faults = append(no.faults, m.r.nodes[i].fault(fmt.Errorf("%w: behind", errNodeClock)))
-		case a.code == codeBusy:
-			taken.Nodes = append(taken.Nodes, i)
-			taken.Token = max(taken.Token, a.ballot)
-			holders[a.ballot]++
-			if a.last >= 0 && (no.rank < 0 || a.last < no.rank) {
-				no.rank = a.last
-			}
-			if a.ttl < 0 {
-				free = append(free, math.MaxInt64)
-				taken.TTL = -1
-			} else {
-				free = append(free, a.ttl)
-				longest = max(longest, a.ttl)
-			}
-		default:
-			free = append(free, 0)
-			unheard = unheard || a.code == 0
-		}
-	}
-	slices.Sort(free)
-	if f := free[m.r.quorum-1]; f < math.MaxInt64/int64(time.Millisecond) {
-		no.free = time.Duration(f) * time.Millisecond
-		taken.TTL = no.free
-		if unheard && f == 0 { // the holder may well have the others, too
-			taken.TTL = time.Duration(longest) * time.Millisecond
-		}
-	}
-	spare := len(replies) - m.r.quorum
-	no.hopeless = mend > spare
-	if len(no.faults) > spare {
-		no.err = ErrNoQuorum
-		return no
-	}
-	no.err = taken
-	no.split = true
-	for ballot, n := range holders {
-		if ballot < p {
-			no.behind++
-		}
-		// Nodes at fault are counted for the holder: it may be there.
-		if n+len(no.faults) >= m.r.quorum {
-			no.split = false
-		}
-		no.held = no.held || n >= m.r.quorum
-	}
-	return no
 }

@@ -87,7 +87,7 @@ func TestTourIsSplitByASilentNode(t *testing.T) {
 		_, err := m.Unlock()
 		require.NoError(t, err)
 		require.InDelta(t, tourPatience+4*300*us, time.Since(started), float64(10*us)) // by trips that creep up
-		time.Sleep(time.Second) // its silence is known
+		time.Sleep(time.Second)                                                        // its silence is known
 		started = time.Now()
 		require.NoError(t, m.Lock())
 		require.Equal(t, 200*us, time.Since(started))

@@ -36,11 +36,11 @@ func votes() []Mutant {
 			Old: "below <= len(b.offsets)/2", New: "true", Test: "TestBallotBadClock",
 		},
 		{
-			Rule: "an unlock is confirmed by the nodes that held", File: "mutex.go",
+			Rule: "an unlock is confirmed by the nodes that held", File: "release.go",
 			Old: "a.code == codeReleased || !q.expected.has(n.index)", New: "true", Test: "TestErrorsOfEveryVerb",
 		},
 		{
-			Rule: "refusals that need mending end an acquire", File: "acquire.go",
+			Rule: "refusals that need mending end an acquire", File: "judge.go",
 			Old: "mend > spare", New: "false", Test: "TestCase26_HopelessFaultsFailAtOnce",
 		},
 	}
@@ -257,7 +257,7 @@ func waiting() []Mutant {
 			Old: "if first then", New: "if false then", Test: "TestWait_HeadOfQueueIsSuspended",
 		},
 		{
-			Rule: "contenders that split the nodes come again at once", File: "acquire.go",
+			Rule: "contenders that split the nodes come again at once", File: "judge.go",
 			Old: "no.split = true", New: "no.split = false", Test: "TestWaitSim_ContendersDoNotStandOff",
 		},
 		{

@@ -1,0 +1,49 @@
+package redlock
+
+import (
+	"context"
+	"strconv"
+	"time"
+)
+
+func (m *Mutex) extend(ctx context.Context, g *grant, d time.Duration) error {
+	rd, err := m.touch(ctx, g, d, nil)
+	if err != nil {
+		return fail("extend", m.name, ErrExtendFailed, err)
+	}
+	verdict, replies := rd.wait(ctx)
+	if verdict == won {
+		if !g.lease.alive(time.Now()) {
+			return fail("extend", m.name, ErrExtendFailed, ErrExpired)
+		}
+		g.degraded.Store(rd.noes() > 0)
+		return nil
+	}
+	return fail("extend", m.name, append([]error{ErrExtendFailed}, m.lostTo(ctx, replies, codeGone, codeOtherHolder)...)...)
+}
+
+// touch starts one round of an extend. Every reply, early or late, goes into the
+// ledger.
+func (m *Mutex) touch(ctx context.Context, g *grant, d time.Duration, then func(*round, verdict)) (*round, error) {
+	if !g.lease.alive(time.Now()) {
+		return nil, ErrExpired
+	}
+	q, ok := g.propose(m.r.clock, d)
+	if !ok {
+		return nil, ErrNotHeld
+	}
+	validity := g.lease.validity()
+	shared := newCall(touchScript, m.name, &m.eyes, m.names, m.config.guard > 0, g.id, strconv.FormatInt(g.token, 10), strconv.FormatInt(q, 10), "0",
+		milliseconds(d), skewArg, retentionArg, m.guardArg)
+	life := d - drift(d, m.config.driftFactor)
+	return m.r.actOnPoolsThen(ctx, m.config.timeout(), request{
+		asked: func(ctx context.Context, n *node) reply {
+			if ends := m.r.clock.at(n.index, validity); g.won != nil && !validity.IsZero() && ends > 0 {
+				own := shared.with(3, strconv.FormatInt(ends, 10))
+				return g.ask(ctx, n, &own, true)
+			}
+			return g.ask(ctx, n, &shared, false)
+		},
+		counted: func(n *node, a reply) vote { return g.touched(n, a, life) },
+	}, then), nil
+}
