@@ -63,7 +63,7 @@ func TestEveryScenarioRuns(t *testing.T) {
 			for _, c := range res.Charts {
 				require.Positive(t, len(w.Cells[c].Runs), "%s, %s, %s: no %s", res.Name, w.Group, w.Side, c)
 			}
-			for _, c := range []string{colFailed, colLost} {
+			for _, c := range []string{colFailed, colLost, colGaveUp} {
 				for _, n := range w.Cells[c].Runs {
 					require.Zero(t, n, "%s, %s, %s: %s", res.Name, w.Group, w.Side, c)
 				}

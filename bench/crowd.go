@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -41,6 +42,7 @@ type crowded struct {
 	grants   []int     // by worker
 	commands float64   // per grant, those inside scripts included
 	rate     float64   // grants a second
+	gaveUp   float64   // waiters that nobody had woken by the bound
 }
 
 // withCrowds runs f with the crowds that the options name, on servers of their own.
@@ -172,6 +174,7 @@ func contend(o *options, c crowd, workers int, d time.Duration, again bool) (cro
 	for i := range locks {
 		locks[i] = c.worker(fmt.Sprintf("bench:crowd:%s:%d:%t", c.name, workers, again), i)
 	}
+	var gaveUp atomic.Int64
 	before, started := commandsOf(c.servers), time.Now()
 	for time.Since(started) < d && !o.stopped() && len(errs) == 0 {
 		r.last = -1
@@ -180,8 +183,11 @@ func contend(o *options, c crowd, workers int, d time.Duration, again bool) (cro
 			all.Go(func() {
 				for first := true; first || again && ctx.Err() == nil && !o.stopped(); first = false {
 					if err := r.hold(ctx, i, locks[i]); err != nil {
-						if !again || ctx.Err() == nil {
+						switch {
+						case ctx.Err() == nil:
 							errs <- err
+						case !again:
+							gaveUp.Add(1)
 						}
 						return
 					}
@@ -190,6 +196,7 @@ func contend(o *options, c crowd, workers int, d time.Duration, again bool) (cro
 		}
 		all.Wait()
 	}
+	r.seen.gaveUp = float64(gaveUp.Load())
 	granted := float64(sum(r.seen.grants))
 	r.seen.rate = granted / time.Since(started).Seconds()
 	r.seen.commands = (commandsOf(c.servers) - before) / max(1, granted)

@@ -23,6 +23,7 @@ const (
 	colP99      = "p99"
 	colCommands = "commands/grant"
 	colRate     = "grants/s"
+	colGaveUp   = "gave up"
 	colGrants   = "grants"
 	colLeast    = "least"
 	colMost     = "most"
@@ -42,8 +43,9 @@ func handover(o *options) ([]*result, error) {
 	r := &result{
 		Name:  "handover",
 		Title: fmt.Sprintf("Hand-over on %d nodes: from the begin of a release to the next grant", o.nodes),
-		Note: fmt.Sprintf("Holds of %v, workers on %d clients over redigo. redislock tries every %v, rueidislock is told by the server.",
-			holdTime, contenderClients, redislockPause),
+		Note: fmt.Sprintf("Holds of %v, workers on %d clients over redigo. redislock tries every %v, rueidislock is told by the server. "+
+			"Who waits for %v gives up.",
+			holdTime, contenderClients, redislockPause, closeBound),
 		Group: "crowd",
 		Columns: []column{
 			{Name: colMean, Unit: "ms", Digits: 2, Better: "lower"},
@@ -51,6 +53,7 @@ func handover(o *options) ([]*result, error) {
 			{Name: colP99, Unit: "ms", Digits: 2, Better: "lower"},
 			{Name: colCommands, Better: "lower"},
 			{Name: colRate, Better: "higher"},
+			{Name: colGaveUp, Better: "lower"},
 		},
 		Charts: []string{colMean},
 	}
@@ -66,9 +69,12 @@ func handover(o *options) ([]*result, error) {
 						return fmt.Errorf("%s, %d waiters: %w", c.name, waiters, err)
 					}
 					w := r.row(waitersGroup(waiters), c.name)
-					w.add(colMean, mean(got.gaps))
-					w.add(colP50, quantile(got.gaps, 0.5))
-					w.add(colP99, quantile(got.gaps, 0.99))
+					if len(got.gaps) > 0 { // else all gave up
+						w.add(colMean, mean(got.gaps))
+						w.add(colP50, quantile(got.gaps, 0.5))
+						w.add(colP99, quantile(got.gaps, 0.99))
+					}
+					w.add(colGaveUp, got.gaveUp)
 					w.add(colCommands, got.commands)
 					w.add(colRate, got.rate)
 				}
