@@ -16,7 +16,7 @@ setup: ## install what the tests need, or say what is missing
 test: setup ## all tests of all modules under the race detector, on real servers
 	go test -race -timeout 8m work
 
-check: $(BIN)/staticcheck $(BIN)/gofumpt $(BIN)/govulncheck ## format, vet, staticcheck, other systems, known vulnerabilities
+check: $(BIN)/staticcheck $(BIN)/gofumpt $(BIN)/govulncheck ## format, vet, staticcheck, other systems, links and pages, known vulnerabilities
 	@unformatted=$$($(BIN)/gofumpt -l .); test -z "$$unformatted" || \
 		{ printf 'run make fmt:\n%s\n' "$$unformatted"; exit 1; }
 	go vet work
@@ -24,6 +24,7 @@ check: $(BIN)/staticcheck $(BIN)/gofumpt $(BIN)/govulncheck ## format, vet, stat
 	GOOS=darwin go vet ./... ./cmd/redlock/...
 	GOOS=windows go vet ./... ./cmd/redlock/...
 	GOARCH=386 CGO_ENABLED=0 go vet ./...
+	go test -count=1 ./internal/docs
 	.ci/vulncheck
 
 model: ## explore the protocol exhaustively, and find each known bad variant (minutes)
