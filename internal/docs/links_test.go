@@ -97,8 +97,8 @@ func TestDeadLinksAreFound(t *testing.T) {
 
 // Commands that the pages tell people to type.
 var (
-	makes    = regexp.MustCompile(`(?:^|[;&|] *|\$ )\s*make +((?:[A-Z_]+=\S+ +)*)([a-z]+)`)
-	redlocks = regexp.MustCompile(`(?:^|[;&|(] *|\$ |-- )\s*(?:/\S+/)?redlock +([a-z]+)`)
+	makes    = regexp.MustCompile(`(?:^|[;&|] *|\$ )\s*make +((?:[A-Z_]+=\S+ +)*)([a-z]+(?:-[a-z]+)*)`)
+	redlocks = regexp.MustCompile(`(?:^|[;&|(] *|\$ |-- )\s*(?:/\S+/)?redlock +([a-z]+(?:-[a-z]+)*)`)
 	runs     = regexp.MustCompile(`\bgo (?:run|test|build|vet)(?: +-\S+)* +(\./[\w./-]+)`)
 	sources  = regexp.MustCompile(`[\w./-]*\w\.(?:go|lua)\b`)
 )
