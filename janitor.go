@@ -97,9 +97,7 @@ func (r *Redlock) sweep(n *node) swept {
 	for i, id := range due {
 		d := debts[i]
 		if !silent {
-			ctx, cancel := r.backgroundContext(context.Background(), d.timeout)
-			a := n.release(ctx, &d.call)
-			cancel()
+			a := r.deliver(n, d)
 			if d.last = a.err; a.err == nil {
 				progress = sweptSome
 				j.settled(id, d)
@@ -120,6 +118,17 @@ func (r *Redlock) sweep(n *node) swept {
 		return sweptAll
 	}
 	return progress
+}
+
+// deliver sends a debt's release, in a lane like any other request: a node that is
+// slow must not be sent more for the sake of what it owes.
+func (r *Redlock) deliver(n *node, d *debt) reply {
+	got := make(chan reply, 1)
+	r.background(context.Background(), n, d.timeout, errand{
+		ask:  func(ctx context.Context, n *node) reply { return n.release(ctx, &d.call) },
+		then: func(_ *node, a reply) { got <- a },
+	})
+	return <-got
 }
 
 // settled takes a debt off the list, unless a newer one of the same identity has

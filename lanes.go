@@ -19,6 +19,11 @@ const (
 	maxProbes     = 16
 	suspectFaults = 3
 	suspectFor    = time.Second // after the last of them
+	// What a node was sent costs it time, even if nobody waits for the answer any more. So
+	// one that was silent is asked less and less often, up to once in suspectFor.
+	firstProbe = 25 * time.Millisecond
+	// answersForOne is how many answers, for each request in the window, widen it by one.
+	answersForOne = 4
 )
 
 // job is something to ask a node. Exactly one of its methods is called, once.
@@ -33,10 +38,14 @@ type lanes struct {
 	silent    atomic.Int32 // requests in a row without any answer
 	lastFault atomic.Int64 // when the last of those ended, Unix ns
 	trip      atomic.Int64 // shortest round trip of late, ns
+	window    atomic.Int64 // how many may run while a node is slow to answer; 0: as usual
+	answers   atomic.Int64 // since the window was last changed
+	probeAt   atomic.Int64 // when a suspect may be asked again, Unix ns
 
 	mu      sync.Mutex
-	running int   // guarded by mu
-	queue   []job // guarded by mu
+	running int       // guarded by mu
+	queue   []job     // guarded by mu
+	halved  time.Time // guarded by mu; the window, last
 }
 
 // submit runs j on a goroutine, now or after others, or refuses it at once: above
@@ -44,7 +53,10 @@ type lanes struct {
 func (n *node) submit(j job) {
 	limit, queued, reason := n.lanes.limit(), maxQueued, errNodeBusy
 	if n.suspect() {
-		limit, queued, reason = maxProbes, 0, errNodeSuspect
+		limit, queued, reason = min(limit, maxProbes), 0, errNodeSuspect
+		if time.Now().UnixNano() < n.probeAt.Load() {
+			limit = 0
+		}
 	}
 	n.lanes.mu.Lock()
 	switch {
@@ -69,7 +81,7 @@ func (n *node) enter() bool {
 	}
 	n.lanes.mu.Lock()
 	defer n.lanes.mu.Unlock()
-	if n.running >= tourLanes {
+	if n.running >= min(tourLanes, n.lanes.limit()) {
 		return false
 	}
 	n.running++
@@ -96,9 +108,27 @@ func (n *node) work(j job) {
 func (n *node) next() job {
 	n.lanes.mu.Lock()
 	defer n.lanes.mu.Unlock()
+	limit := n.lanes.limit()
+	if n.running > limit {
+		n.running-- // others go on
+		return nil
+	}
+	j := n.pop()
+	if j == nil {
+		n.running--
+		return nil
+	}
+	for n.running < limit && len(n.queue) > 0 { // the window has grown
+		n.running++
+		go n.work(n.pop())
+	}
+	return j
+}
+
+// pop takes a job from the queue, nil if there is none. The lock is held.
+func (n *node) pop() job {
 	if len(n.queue) == 0 {
 		n.queue = nil
-		n.running--
 		return nil
 	}
 	j := n.queue[0]
@@ -115,7 +145,39 @@ func (l *lanes) suspect() bool {
 // limit is how many requests may run. What counts is the way to the node, not how
 // long it took of late, or a node that is overrun would be given more.
 func (l *lanes) limit() int {
-	return int(min(leastLanes+l.trip.Load()*lanesPerMS/int64(time.Millisecond), mostLanes))
+	usual := min(leastLanes+l.trip.Load()*lanesPerMS/int64(time.Millisecond), mostLanes)
+	if window := l.window.Load(); window > 0 {
+		return int(min(window, usual))
+	}
+	return int(usual)
+}
+
+// narrow halves what may be under way to a node that did not answer in time, and widen
+// adds one for each answer: a node that is overrun would otherwise spend its time on requests that
+// were given up, for ever. Of requests that were under way together the first alone counts.
+func (l *lanes) narrow(sent time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if sent.Before(l.halved) {
+		return
+	}
+	l.halved = time.Now()
+	l.window.Store(max(1, int64(min(l.running, l.limit()))/2))
+}
+
+func (l *lanes) widen() {
+	window := l.window.Load()
+	if window == 0 {
+		return
+	}
+	if l.answers.Add(1) < answersForOne*window {
+		return
+	}
+	l.answers.Store(0)
+	if window++; window >= mostLanes {
+		window = 0
+	}
+	l.window.Store(window) // a lost update does not matter
 }
 
 // heard notes whether the node has answered, and how fast.
@@ -130,8 +192,16 @@ func (n *node) heard(err error, took time.Duration) {
 		if n.silent.Load() != 0 {
 			n.silent.Store(0)
 		}
+		n.widen()
 		return
 	}
-	n.lastFault.Store(time.Now().UnixNano())
-	n.silent.Add(1)
+	now := time.Now()
+	n.lastFault.Store(now.UnixNano())
+	faults := n.silent.Add(1)
+	if !neverSent(err) {
+		n.narrow(now.Add(-took))
+		if faults >= suspectFaults {
+			n.probeAt.Store(now.Add(min(firstProbe<<min(faults-suspectFaults, 16), suspectFor)).UnixNano())
+		}
+	}
 }
