@@ -279,6 +279,17 @@ func (m *Mutex) pause(ctx context.Context, w *waiter, attempts, tries, splits in
 	end := started.Add(d)
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+	near := func() {
+		if time.Now().Add(longestFirstWait).Before(end) {
+			end = time.Now().Add(longestFirstWait)
+			timer.Reset(longestFirstWait)
+		}
+	}
+	select { // before any call, or one of two that are there is taken by chance
+	case <-w.near:
+		near()
+	default:
+	}
 	for waiting := true; waiting; {
 		waiting = false
 		select {
@@ -300,10 +311,7 @@ func (m *Mutex) pause(ctx context.Context, w *waiter, attempts, tries, splits in
 			}
 		case <-w.near:
 			waiting = true
-			if time.Now().Add(longestFirstWait).Before(end) {
-				end = time.Now().Add(longestFirstWait)
-				timer.Reset(longestFirstWait)
-			}
+			near()
 		case <-ctx.Done():
 			wokenBy = wokenByEnd
 		case <-m.r.closing:

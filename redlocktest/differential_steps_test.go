@@ -185,7 +185,7 @@ func (w *world) hold() int64 {
 	if !w.guarded && w.chance(60) {
 		return 0
 	}
-	up := w.last.uptime * 1000
+	up := (w.last.uptime - 1) * 1000
 	if up < 0 {
 		up = 0
 	}

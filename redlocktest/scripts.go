@@ -311,7 +311,7 @@ func (s *session) handOver(queue, name string) int64 {
 
 func (s *session) quarantine(marker string, hold, now, keep int64) int64 {
 	run, uptime := s.info()
-	up := uptime * 1000
+	up := (uptime - 1) * 1000
 	text, _ := s.get(marker)
 	seen, free := splitMarker(text)
 	switch {

@@ -7,8 +7,9 @@
 local function quarantine(marker, hold, now, keep)
   local info = redis.call('INFO', 'server')
   local run = string.match(info, 'run_id:(%w+)')
+  -- Seconds begun since that of the start: one more than has passed, at the most.
   -- Negative where the node's clock was set back behind its start.
-  local up = tonumber(string.match(info, 'uptime_in_seconds:(-?%d+)')) * 1000
+  local up = (tonumber(string.match(info, 'uptime_in_seconds:(-?%d+)')) - 1) * 1000
   local seen, free = string.match(redis.call('GET', marker) or '', '^(%w+) (%d+)$')
   if seen == run then
     free = tonumber(free)

@@ -86,7 +86,7 @@ func report(w io.Writer, err error) int {
 	return code
 }
 
-var userinfo = regexp.MustCompile(`://\S*@`)
+var userinfo = regexp.MustCompile(`://[^\n]*@`)
 
 // withoutPasswords is the last guard: a URL in the wrong place, such as that of the
 // command, is quoted by whoever trips over it.
