@@ -113,16 +113,13 @@ type proposal struct {
 	queues  nodeSet // nodes that get queuing
 }
 
-// short is of shortQuestion.
-func (p *proposal) short(n *node) *call {
-	if p.queues.has(n.index) {
-		return &p.queuing
-	}
-	return &p.passing
-}
-
 // ask is of question.
-func (p *proposal) ask(ctx context.Context, n *node) reply { return n.acquire(ctx, p.short(n)) }
+func (p *proposal) ask(ctx context.Context, n *node) reply {
+	if p.queues.has(n.index) {
+		return n.acquire(ctx, &p.queuing)
+	}
+	return n.acquire(ctx, &p.passing)
+}
 
 // count is of question.
 func (p *proposal) count(n *node, got reply) vote {

@@ -51,19 +51,6 @@ func (b *babbler) Command(ctx context.Context, s *pool.Script, words []any, into
 	return append(into, ints...), err
 }
 
-// Start keeps that of the node from answering in its place.
-func (b *babbler) Start(ctx context.Context, s *pool.Script, words []any, into []int64) pool.Pending {
-	ints, err := b.Command(ctx, s, words, into)
-	return said{ints, err}
-}
-
-type said struct {
-	ints []int64
-	err  error
-}
-
-func (s said) Wait() ([]int64, error) { return s.ints, s.err }
-
 var arities = map[string]int{"acquire": 6, "release": 6, "touch": 6, "leave": 1, "inspect": 6, "break": 3}
 
 // wellFormed reports whether ints can be the reply of a script.

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,9 +43,12 @@ type lanes struct {
 	answers   atomic.Int64 // since the window was last changed
 	probeAt   atomic.Int64 // when a suspect may be asked again, Unix ns
 
+	worker func() // work; made once, so that go allocates nothing
+
 	mu      sync.Mutex
 	running int       // guarded by mu
-	queue   []job     // guarded by mu
+	queue   []job     // guarded by mu; but those before first
+	first   int       // guarded by mu
 	halved  time.Time // guarded by mu; the window, last
 }
 
@@ -62,9 +66,10 @@ func (n *node) submit(j job) {
 	switch {
 	case n.running < limit:
 		n.running++
+		n.queue = append(n.queue, j)
 		n.lanes.mu.Unlock()
-		go n.work(j)
-	case len(n.queue) < queued:
+		go n.worker()
+	case len(n.queue)-n.first < queued:
 		n.queue = append(n.queue, j)
 		n.lanes.mu.Unlock()
 	default:
@@ -73,68 +78,40 @@ func (n *node) submit(j job) {
 	}
 }
 
-// enter takes a lane for a tour, if the node is near, idle and sure to answer as far
-// as anybody can tell. leaveLane or work must follow.
-func (n *node) enter() bool {
-	if trip := n.trip.Load(); trip == 0 || time.Duration(trip) > tourReach || n.silent.Load() > 0 {
-		return false
-	}
-	n.lanes.mu.Lock()
-	defer n.lanes.mu.Unlock()
-	if n.running >= min(tourLanes, n.lanes.limit()) {
-		return false
-	}
-	n.running++
-	return true
-}
-
-// leaveLane gives up a lane, or what waits for one a goroutine.
-func (n *node) leaveLane() {
-	if j := n.next(); j != nil {
-		go n.work(j)
-	}
-}
-
-// work runs j, and then whatever waits.
-func (n *node) work(j job) {
-	for j != nil {
+// work runs what waits, and ends when nothing does.
+func (n *node) work() {
+	for {
+		j, more := n.next()
+		if j == nil {
+			return
+		}
+		if more {
+			go n.worker()
+		}
 		j.run(n)
-		j = n.next()
 	}
 }
 
 // next is what waits for a lane that has become free; nil when nothing does, and the
-// lane is given up.
-func (n *node) next() job {
+// lane is given up. more asks for another goroutine: the window has grown.
+func (n *node) next() (j job, more bool) {
 	n.lanes.mu.Lock()
 	defer n.lanes.mu.Unlock()
 	limit := n.lanes.limit()
-	if n.running > limit {
-		n.running-- // others go on
-		return nil
-	}
-	j := n.pop()
-	if j == nil {
+	if n.first == len(n.queue) || n.running > limit { // of more than the limit, others go on
 		n.running--
-		return nil
+		return nil, false
 	}
-	for n.running < limit && len(n.queue) > 0 { // the window has grown
+	j = n.queue[n.first]
+	n.queue[n.first] = nil
+	if n.first++; 2*n.first >= len(n.queue) {
+		n.queue, n.first = slices.Delete(n.queue, 0, n.first), 0
+	}
+	if len(n.queue) > 0 && n.running < limit {
 		n.running++
-		go n.work(n.pop())
+		more = true
 	}
-	return j
-}
-
-// pop takes a job from the queue, nil if there is none. The lock is held.
-func (n *node) pop() job {
-	if len(n.queue) == 0 {
-		n.queue = nil
-		return nil
-	}
-	j := n.queue[0]
-	n.queue[0] = nil
-	n.queue = n.queue[1:]
-	return j
+	return j, more
 }
 
 // suspect reports whether the node is not expected to answer.

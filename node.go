@@ -18,9 +18,7 @@ type node struct {
 	pool  pool.Pool
 	clock *ballots
 
-	// What the pool can do beyond Eval; nil where it cannot.
-	commander pool.Commander
-	starter   pool.Starter
+	commander pool.Commander // the pool, if it is one
 
 	lanes
 	janitor janitor
@@ -47,7 +45,7 @@ const (
 func newNode(i int, p pool.Pool, clock *ballots) *node {
 	n := &node{index: i, pool: p, clock: clock}
 	n.commander, _ = p.(pool.Commander)
-	n.starter, _ = p.(pool.Starter)
+	n.worker = n.work
 	if a, ok := p.(pool.Addresser); ok {
 		n.addr = a.Addr()
 	}

@@ -59,11 +59,6 @@ type question interface {
 
 // A question may also be any of these.
 type (
-	// shortQuestion is to some nodes one call for one name and nothing more.
-	shortQuestion interface {
-		// short is that call, nil for a node that has to be asked by ask.
-		short(n *node) *call
-	}
 	// lateQuestion wants to hear of a reply that came after the decision, in addition.
 	lateQuestion interface {
 		late(ctx context.Context, n *node, r reply)
@@ -96,7 +91,6 @@ type round struct {
 	hoped   nodeSet // expected to answer when the round began
 	question
 	then func(rd *round, v verdict) // called once, at the decision, if not nil
-	tour tour
 
 	votes   sync.Mutex
 	tally   tally       // guarded by votes
@@ -104,7 +98,7 @@ type round struct {
 	replies []reply     // guarded by votes; those the decision rests on
 	left    int         // guarded by votes; requests still out
 	hopes   int         // guarded by votes; those of them that may soon be answered
-	clock   *time.Timer // guarded by votes; rings for the tour, and at the deadline
+	clock   *time.Timer // guarded by votes; rings at the deadline
 	rung    bool        // guarded by votes; the deadline has passed
 	short   *time.Timer // guarded by votes; ends a contended round early
 
@@ -149,40 +143,21 @@ func (r *Redlock) actOnPoolsThen(ctx context.Context, timeout time.Duration, q q
 			rd.hoped.add(i)
 		}
 	}
-	rd.tour.plan(rd)
 	rd.votes.Lock()
-	rd.clock = time.AfterFunc(min(rd.tour.patience(), timeout), rd.ring)
+	rd.clock = time.AfterFunc(timeout, rd.ring)
 	rd.votes.Unlock()
-	if rd.tour.visited != 0 {
-		go rd.tour.run()
-	}
-	for i, n := range r.nodes {
-		if !rd.tour.visited.has(i) {
-			n.submit(rd)
-		}
+	for _, n := range r.nodes {
+		n.submit(rd)
 	}
 	return rd
 }
 
-// ring is the round's clock: what keeps a tour waiting is taken from it, and at the
-// deadline the round ends, whatever the adapters do.
+// ring ends the round at the deadline, whatever the adapters do.
 func (rd *round) ring() {
-	left := time.Until(rd.deadline)
-	if left > 0 {
-		rd.tour.split()
-	}
 	rd.votes.Lock()
-	switch {
-	case rd.left == 0:
-	case left > 0:
-		rd.clock.Reset(left)
-	case rd.outcome == pending:
-		rd.rung = true
-	}
+	rd.rung = rd.outcome == pending
 	rd.votes.Unlock()
-	if left <= 0 {
-		rd.giveUp()
-	}
+	rd.giveUp()
 }
 
 // run asks one node; see job.

@@ -48,14 +48,6 @@ type releasing struct {
 	expected nodeSet       // nodes that hold it by the ledger
 }
 
-// short is of shortQuestion.
-func (q *releasing) short(*node) *call {
-	if q.g.won == nil {
-		return nil
-	}
-	return &q.back
-}
-
 // ask is of question.
 func (q *releasing) ask(ctx context.Context, n *node) reply {
 	if q.g.won == nil {

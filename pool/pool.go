@@ -71,23 +71,6 @@ type Commander interface {
 	Command(ctx context.Context, s *Script, words []any, into []int64) ([]int64, error)
 }
 
-// Starter is an optional capability of a Pool whose client can send a command now and
-// take in the reply later. One goroutine then serves all nodes, which halves what a
-// call costs the processor.
-//
-// Start is the first half of Command. It returns once the words are on their way, or
-// have failed, or are in line to be sent with those of other calls. Like Command it is
-// bounded by the deadline of ctx.
-type Starter interface {
-	Start(ctx context.Context, s *Script, words []any, into []int64) Pending
-}
-
-// Pending is a command that was started. Wait is called once, perhaps on another
-// goroutine, and returns what Command would have returned.
-type Pending interface {
-	Wait() ([]int64, error)
-}
-
 // Subscriber is an optional capability of a Pool: wake-up notices. Without it
 // waiters are woken by timers alone.
 //

@@ -131,29 +131,6 @@ func (n *Node) Command(ctx context.Context, s *pool.Script, words []any, into []
 	return append(into, ints...), err
 }
 
-// Start implements pool.Starter.
-func (n *Node) Start(ctx context.Context, s *pool.Script, words []any, into []int64) pool.Pending {
-	p := make(started, 1)
-	go func() {
-		ints, err := n.Command(ctx, s, words, into)
-		p <- outcome{ints, err}
-	}()
-	return p
-}
-
-type outcome struct {
-	ints []int64
-	err  error
-}
-
-type started chan outcome
-
-// Wait implements pool.Pending.
-func (p started) Wait() ([]int64, error) {
-	o := <-p
-	return o.ints, o.err
-}
-
 func argument(arg any) (string, error) {
 	switch v := arg.(type) {
 	case string:

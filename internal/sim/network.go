@@ -216,29 +216,6 @@ func (l *line) Command(ctx context.Context, s *pool.Script, words []any, into []
 	return append(into, ints...), err
 }
 
-// Start is of pool.Starter.
-func (l *line) Start(ctx context.Context, s *pool.Script, words []any, into []int64) pool.Pending {
-	p := &pending{done: make(chan struct{})}
-	go func() {
-		p.ints, p.err = l.Command(ctx, s, words, into)
-		close(p.done)
-	}()
-	return p
-}
-
-// pending is a command under way.
-type pending struct {
-	done chan struct{}
-	ints []int64
-	err  error
-}
-
-// Wait is of pool.Pending.
-func (p *pending) Wait() ([]int64, error) {
-	<-p.done
-	return p.ints, p.err
-}
-
 // refused is the moment that it takes to see that one was refused or cut off.
 func (l *line) refused(lane, fate uint64) {
 	time.Sleep(l.w.free(0, aligned(time.Duration(fate%100*slice), returning+3*lane)))

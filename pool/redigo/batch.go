@@ -36,20 +36,14 @@ type batches struct {
 
 // command is one call: the words of EVALSHA, and what becomes of it.
 type command struct {
-	batches *batches
-	ctx     context.Context
-	script  *pool.Script
-	words   []any
+	ctx    context.Context
+	script *pool.Script
+	words  []any
 
 	reply []int64
 	err   error
-	// Until Wait, exactly one of these holds: it has failed already, it leads a batch
-	// that is on its way, or it stands in line.
-	failed  bool
-	leading batch
-	alone   [1]*command // the members of a batch of its own
-	// turn gets one value for a command in line: nil when it is done, or the members
-	// of a batch to lead, with the command as the first.
+	// turn gets one value: nil when the command is done, or a batch to lead, with
+	// the command as its first.
 	turn chan []*command
 }
 
@@ -57,51 +51,40 @@ var commands = sync.Pool{New: func() any {
 	return &command{turn: make(chan []*command, 1)}
 }}
 
-// start sends a command, or leaves it to whoever leads next. Wait must follow.
-func (b *batches) start(ctx context.Context, s *pool.Script, words []any, into []int64) *command {
+func newCommand(ctx context.Context, s *pool.Script, words []any, into []int64) *command {
 	c := commands.Get().(*command)
-	c.batches, c.ctx, c.script, c.words, c.reply = b, ctx, s, words, into
-	// The deadline alone does not tell that ctx was cancelled.
-	if err := ctx.Err(); err != nil {
-		c.err, c.failed = err, true
-		return c
-	}
+	c.ctx, c.script, c.words, c.reply = ctx, s, words, into
+	return c
+}
+
+// free hands the command back, without what is its caller's.
+func (c *command) free() {
+	*c = command{turn: c.turn}
+	commands.Put(c)
+}
+
+// do returns when c is done.
+func (b *batches) do(c *command) {
 	b.mu.Lock()
 	if limit := leastBatches + int(b.trip*batchesPerMS/time.Millisecond); b.leaders >= limit {
 		b.waiting = append(b.waiting, c)
 		b.mu.Unlock()
-		return c
+		// The leaders' deadlines bound this: they came before.
+		if batch := <-c.turn; batch != nil {
+			b.lead(batch)
+		}
+		return
 	}
 	b.leaders++
 	b.mu.Unlock()
-	c.alone[0] = c
-	c.leading = b.send(c.alone[:])
-	return c
+	b.lead([]*command{c})
 }
 
-// Wait implements pool.Pending.
-func (c *command) Wait() ([]int64, error) {
-	if !c.failed {
-		if c.leading.members == nil {
-			// The leaders' deadlines bound this: they came before.
-			if members := <-c.turn; members != nil {
-				c.leading = c.batches.send(members)
-			}
-		}
-		if c.leading.members != nil {
-			c.batches.finish(c.leading)
-		}
-	}
-	reply, err := c.reply, c.err
-	*c = command{turn: c.turn}
-	commands.Put(c)
-	return reply, err
-}
-
-// finish takes in the replies to a batch and appoints the next leader.
-func (b *batches) finish(f batch) {
-	ok := f.receive()
-	took := time.Since(f.started)
+// lead runs a batch and appoints the next leader.
+func (b *batches) lead(batch []*command) {
+	started := time.Now()
+	ok := b.run(batch)
+	took := time.Since(started)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	// Creeps up, so that a way that became longer is noticed.
@@ -122,47 +105,36 @@ func (b *batches) finish(f batch) {
 	next[0].turn <- next
 }
 
-// batch is the commands of one write. The first member leads it.
-type batch struct {
-	members []*command
-	ctx     context.Context // of the member with the most time
-	started time.Time
-	conn    redis.Conn // nil when none could be had
-	broken  error      // what became of the connection, or of the write
-}
-
-// send sends a batch, but not those members that have waited for longer than they
-// had time: nobody counts on them any more.
-func (b *batches) send(members []*command) batch {
-	f := batch{members: members, ctx: patient(members), started: time.Now()}
-	f.conn, f.broken = b.pool.GetContext(f.ctx)
-	if f.broken != nil {
-		f.conn = nil
-		return f
-	}
-	for _, m := range members {
-		if err := m.ctx.Err(); err != nil {
-			m.err = fmt.Errorf("redigo: %w: %w", pool.ErrNotSent, err)
-		} else if f.broken == nil {
-			f.broken = f.conn.Send("EVALSHA", m.words...)
+// run sends a batch and takes in the replies; batch[0] is the caller's own. It
+// reports whether the node has answered.
+func (b *batches) run(batch []*command) (ok bool) {
+	c, err := b.pool.GetContext(patient(batch))
+	if err != nil {
+		for i, m := range batch {
+			m.end(i, nil, err)
 		}
+		return false
 	}
-	if f.broken == nil {
-		f.broken = f.conn.Flush()
+	defer c.Close() //nolint:errcheck // returns the connection; a broken one is dropped by the pool
+	if len(batch) == 1 {
+		m := batch[0]
+		reply, err := do(m.ctx, c, "EVALSHA", m.words)
+		if noScript(err) {
+			reply, err = m.again(c)
+		}
+		m.end(0, reply, err)
+		return err == nil
 	}
-	return f
+	return pipeline(patient(batch), c, batch)
 }
 
 // patient is the context of the member with the most time. The connection is the
 // batch's: one that has less must not end it for the others, and its caller does not
 // wait for longer than it wants.
-func patient(members []*command) context.Context {
-	ctx := members[0].ctx
-	if len(members) == 1 {
-		return ctx
-	}
+func patient(batch []*command) context.Context {
+	ctx := batch[0].ctx
 	most, ok := ctx.Deadline()
-	for _, m := range members[1:] {
+	for _, m := range batch[1:] {
 		deadline, has := m.ctx.Deadline()
 		if ok && (!has || deadline.After(most)) {
 			ctx, most, ok = m.ctx, deadline, has
@@ -171,32 +143,44 @@ func patient(members []*command) context.Context {
 	return ctx
 }
 
-// receive gives every member its result and reports whether the node has answered.
-func (f *batch) receive() (ok bool) {
-	if f.conn != nil {
-		defer f.conn.Close() //nolint:errcheck // returns the connection; a broken one is dropped by the pool
+// pipeline sends the commands of a batch in one write, but not those that have
+// waited for longer than they had time: nobody counts on them any more.
+func pipeline(ctx context.Context, c redis.Conn, batch []*command) (ok bool) {
+	var broken error
+	const unsent, sent, unknown = 0, 1, 2
+	state := make([]uint8, len(batch))
+	for i, m := range batch {
+		if err := m.ctx.Err(); err != nil {
+			m.err = fmt.Errorf("redigo: %w: %w", pool.ErrNotSent, err)
+		} else if broken == nil {
+			broken = c.Send("EVALSHA", m.words...)
+			state[i] = sent
+		}
 	}
-	var unknown []int // members whose script the node does not know
-	for i, m := range f.members {
+	if broken == nil {
+		broken = c.Flush()
+	}
+	for i, m := range batch {
 		var reply any
 		err := m.err
 		if err == nil {
-			err = f.broken
+			err = broken
 		}
-		if err == nil {
-			reply, err = receive(f.ctx, f.conn)
+		if err == nil && state[i] == sent {
+			reply, err = receive(ctx, c)
 			ok = ok || err == nil
 		}
 		if noScript(err) {
-			unknown = append(unknown, i)
+			state[i] = unknown
 			continue
 		}
 		m.end(i, reply, err)
 	}
-	for _, i := range unknown {
-		m := f.members[i]
-		reply, err := m.again(f.conn)
-		m.end(i, reply, err)
+	for i, m := range batch {
+		if state[i] == unknown {
+			reply, err := m.again(c)
+			m.end(i, reply, err)
+		}
 	}
 	return ok
 }

@@ -47,12 +47,14 @@ func (n *node) Eval(ctx context.Context, s *pool.Script, keys []string, args ...
 
 // Command implements pool.Commander.
 func (n *node) Command(ctx context.Context, s *pool.Script, words []any, into []int64) ([]int64, error) {
-	return n.batches.start(ctx, s, words, into).Wait()
-}
-
-// Start implements pool.Starter.
-func (n *node) Start(ctx context.Context, s *pool.Script, words []any, into []int64) pool.Pending {
-	return n.batches.start(ctx, s, words, into)
+	// The deadline alone does not tell that ctx was cancelled.
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c := newCommand(ctx, s, words, into)
+	defer c.free()
+	n.batches.do(c)
+	return c.reply, c.err
 }
 
 func noScript(err error) bool {
