@@ -36,7 +36,7 @@ func (c Config) judgeClocks(facts []Facts) []Finding {
 			if off.Abs() > skewBound/2 {
 				finding.Verdict = Bad
 			}
-			finding.Means = fmt.Sprintf("A node whose clock is more than %v from the others' casts no vote, and while a clock is being set, keys on it live longer or shorter than they should.", skewBound/2)
+			finding.Means = fmt.Sprintf("A node whose clock is more than %v ahead of most others, or more than %v behind, casts no vote, and while a clock is being set, keys on it live longer or shorter than they should.", skewBound/2, skewBound)
 			finding.Mend = "Not in redis.conf: run chronyd or another NTP client on its machine, and have it slew rather than step."
 		}
 		out = append(out, finding)
