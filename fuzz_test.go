@@ -41,16 +41,6 @@ func (b *babbler) Eval(ctx context.Context, s *pool.Script, keys []string, args 
 	return b.ints, nil
 }
 
-// Command keeps that of the node from answering in its place.
-func (b *babbler) Command(ctx context.Context, s *pool.Script, words []any, into []int64) ([]int64, error) {
-	keys := make([]string, words[1].(int))
-	for i := range keys {
-		keys[i] = words[2+i].(string)
-	}
-	ints, err := b.Eval(ctx, s, keys, words[2+len(keys):]...)
-	return append(into, ints...), err
-}
-
 var arities = map[string]int{"acquire": 6, "release": 6, "touch": 6, "leave": 1, "inspect": 6, "break": 3}
 
 // wellFormed reports whether ints can be the reply of a script.

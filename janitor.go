@@ -14,10 +14,10 @@ const (
 	janitorLast  = time.Second
 )
 
-// janitor delivers the releases that a node could not take at once. One
-// goroutine runs while something is owed, and ends with the last debt: when the
-// node has answered, or when the node would by itself refuse the request (S after
-// its ballot) and drop the key (one expiry later).
+// janitor delivers the releases, and the leaves of queues, that a node could not take
+// at once. One goroutine runs while something is owed, and ends with the last debt:
+// when the node has answered, or when the node would by itself refuse the request (S
+// after its ballot) and drop the key (one expiry later).
 type janitor struct {
 	mu      sync.Mutex
 	owed    map[string]*debt // guarded by mu; by name and identity
@@ -120,12 +120,12 @@ func (r *Redlock) sweep(n *node) swept {
 	return progress
 }
 
-// deliver sends a debt's release, in a lane like any other request: a node that is
+// deliver sends what is owed, in a lane like any other request: a node that is
 // slow must not be sent more for the sake of what it owes.
 func (r *Redlock) deliver(n *node, d *debt) reply {
 	got := make(chan reply, 1)
 	r.background(context.Background(), n, d.timeout, errand{
-		ask:  func(ctx context.Context, n *node) reply { return n.release(ctx, &d.call) },
+		ask:  func(ctx context.Context, n *node) reply { return n.eval(ctx, &d.call) },
 		then: func(_ *node, a reply) { got <- a },
 	})
 	return <-got

@@ -21,7 +21,8 @@ const (
 	suspectFaults = 3
 	suspectFor    = time.Second // after the last of them
 	// What a node was sent costs it time, even if nobody waits for the answer any more. So
-	// one that was silent is asked less and less often, up to once in suspectFor.
+	// one that was silent gets a single probe at a time, and more only after a pause
+	// that doubles from firstProbe up to suspectFor.
 	firstProbe = 25 * time.Millisecond
 	// answersForOne is how many answers, for each request in the window, widen it by one.
 	answersForOne = 4
@@ -59,7 +60,7 @@ func (n *node) submit(j job) {
 	if n.suspect() {
 		limit, queued, reason = min(limit, maxProbes), 0, errNodeSuspect
 		if time.Now().UnixNano() < n.probeAt.Load() {
-			limit = 0
+			limit = 1
 		}
 	}
 	n.lanes.mu.Lock()

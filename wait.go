@@ -141,8 +141,8 @@ func (w *waiter) finish() {
 	}
 }
 
-// leaveQueue runs the leave script in the background. Where that fails, the call
-// that comes for the member some day is passed on.
+// leaveQueue runs the leave script in the background. Where that fails for good, the
+// call that comes for the member some day is passed on.
 func (r *Redlock) leaveQueue(n *node, w *waiter) {
 	r.passOn(n, w.m.name, w.member)
 }

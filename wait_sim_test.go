@@ -381,3 +381,27 @@ func TestWaitSim_PublishRefused(t *testing.T) {
 		unlock(t, m)
 	})
 }
+
+// A waiter that gives up while a node of whose queue it is part does not answer leaves that
+// queue, too, once the node is back.
+func TestWaitSim_LeavesTheQueueOfANodeThatReturns(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, nodes redlocktest.Nodes) {
+		evenly(nodes, 100*time.Microsecond)
+		foreign(nodes, "jobs", time.Hour)
+		r := factoryOf(t, nodes.Pools())
+		warm(t, r)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.NewMutex("jobs").LockContext(ctx) }()
+		time.Sleep(100 * time.Millisecond)
+		require.Len(t, queued(nodes, "jobs"), 3)
+		nodes[0].DropRequests(true)
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		time.Sleep(3 * time.Second)
+		require.Len(t, queued(nodes, "jobs"), 1)
+		nodes[0].DropRequests(false)
+		time.Sleep(3 * time.Second)
+		require.Empty(t, queued(nodes, "jobs"))
+	})
+}

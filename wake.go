@@ -176,10 +176,18 @@ func (h *wakes) all(n *node) {
 	}
 }
 
-// passOn runs the leave script for a member, in the background.
+// passOn runs the leave script for a member, in the background. A node that does not
+// answer now is asked by the janitor, for as long as it would be with a release.
 func (r *Redlock) passOn(n *node, name, member string) {
 	leave := newCall(leaveScript, name, &r.eyes, []keyWords{keysOf(name).words()}, false, member)
 	r.background(context.Background(), n, r.config.timeout(), errand{
 		ask: func(ctx context.Context, n *node) reply { return n.leave(ctx, &leave) },
+		then: func(n *node, a reply) {
+			if a.err != nil && !permanent(a.err) {
+				r.owe(n, name+"\x00"+member, &debt{
+					call: leave, timeout: r.config.timeout(), last: a.err, until: time.Now().Add(skewBound + r.config.expiry),
+				})
+			}
+		},
 	})
 }

@@ -121,16 +121,6 @@ func (n *Node) Eval(ctx context.Context, s *pool.Script, keys []string, args ...
 	return out.ints, out.err
 }
 
-// Command implements pool.Commander.
-func (n *Node) Command(ctx context.Context, s *pool.Script, words []any, into []int64) ([]int64, error) {
-	keys := make([]string, words[1].(int))
-	for i := range keys {
-		keys[i] = words[2+i].(string)
-	}
-	ints, err := n.Eval(ctx, s, keys, words[2+len(keys):]...)
-	return append(into, ints...), err
-}
-
 func argument(arg any) (string, error) {
 	switch v := arg.(type) {
 	case string:

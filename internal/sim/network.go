@@ -206,16 +206,6 @@ func (l *line) Eval(ctx context.Context, s *pool.Script, keys []string, args ...
 	return ints, err
 }
 
-// Command is of pool.Commander.
-func (l *line) Command(ctx context.Context, s *pool.Script, words []any, into []int64) ([]int64, error) {
-	keys := make([]string, words[1].(int))
-	for i := range keys {
-		keys[i] = words[2+i].(string)
-	}
-	ints, err := l.Eval(ctx, s, keys, words[2+len(keys):]...)
-	return append(into, ints...), err
-}
-
 // refused is the moment that it takes to see that one was refused or cut off.
 func (l *line) refused(lane, fate uint64) {
 	time.Sleep(l.w.free(0, aligned(time.Duration(fate%100*slice), returning+3*lane)))
