@@ -11,26 +11,29 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/redlock/pool"
+	"github.com/quorumlock/redlock/pool/internal/batch"
 )
 
 type node struct {
 	pool    *redis.Pool
 	addr    string
-	batches batches
+	batches *batch.Batches
 }
 
 // NewPool makes a node of a redigo pool, which the caller keeps and closes.
 //
 // Set DialContext (or a connect timeout) so that connecting ends with the
 // request, and MaxIdle to at least 8: redigo closes what it does not keep, and dials
-// again. Calls beyond a few at a time share a connection; see batches. With MaxActive also
+// again. Calls beyond a few at a time share a connection. With MaxActive also
 // set Wait.
 func NewPool(p *redis.Pool) pool.Pool { return NewNamedPool(p, "") }
 
 // NewNamedPool is NewPool for a node that errors and observers call addr. A
 // redigo pool does not know whom it dials, so without it they say node 0, 1, ….
 func NewNamedPool(p *redis.Pool, addr string) pool.Pool {
-	return &node{pool: p, addr: addr, batches: batches{pool: p}}
+	n := &node{pool: p, addr: addr}
+	n.batches = batch.New(n.send)
+	return n
 }
 
 func (n *node) Addr() string { return n.addr }
@@ -47,14 +50,7 @@ func (n *node) Eval(ctx context.Context, s *pool.Script, keys []string, args ...
 
 // Command implements pool.Commander.
 func (n *node) Command(ctx context.Context, s *pool.Script, words []any, into []int64) ([]int64, error) {
-	// The deadline alone does not tell that ctx was cancelled.
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	c := newCommand(ctx, s, words, into)
-	defer c.free()
-	n.batches.do(c)
-	return c.reply, c.err
+	return n.batches.Do(ctx, s, words, into)
 }
 
 func noScript(err error) bool {

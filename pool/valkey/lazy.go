@@ -31,7 +31,7 @@ type attempt struct {
 // matter. The caller closes it.
 func NewLazyPool(o valkey.ClientOption) *LazyPool {
 	l := &LazyPool{option: o}
-	l.node = node{l.get, strings.Join(o.InitAddress, ",")}
+	l.node = newNode(l.get, strings.Join(o.InitAddress, ","))
 	return l
 }
 

@@ -12,12 +12,20 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"github.com/quorumlock/redlock/pool"
+	"github.com/quorumlock/redlock/pool/internal/batch"
 )
 
-// A node asks for its client at each call, for it may have yet to be made.
 type node struct {
-	client func(context.Context) (valkey.Client, error)
-	addr   string
+	client  clients
+	addr    string
+	batches *batch.Batches
+}
+
+// clients gives the client at each call, for it may have yet to be made.
+type clients func(context.Context) (valkey.Client, error)
+
+func newNode(c clients, addr string) node {
+	return node{client: c, addr: addr, batches: batch.New(c.send)}
 }
 
 // NewPool makes a node of a valkey-go client, which the caller keeps and closes: a
@@ -36,7 +44,7 @@ func NewPool(c valkey.Client) pool.Pool {
 		addrs = append(addrs, addr)
 	}
 	slices.Sort(addrs)
-	n := node{func(context.Context) (valkey.Client, error) { return c, nil }, strings.Join(addrs, ",")}
+	n := newNode(func(context.Context) (valkey.Client, error) { return c, nil }, strings.Join(addrs, ","))
 	if c.Mode() == valkey.ClientModeCluster {
 		return &n // no listener: see errCluster
 	}
@@ -57,14 +65,46 @@ func (n *node) Eval(ctx context.Context, s *pool.Script, keys []string, args ...
 
 // Command implements pool.Commander.
 func (n *node) Command(ctx context.Context, s *pool.Script, words []any, into []int64) ([]int64, error) {
-	c, err := n.client(ctx)
+	return n.batches.Do(ctx, s, words, into)
+}
+
+// send sends a batch in one write.
+func (get clients) send(ctx context.Context, members []*batch.Call) (answered bool) {
+	c, err := get(ctx)
 	if err != nil {
-		return nil, withCode(err)
+		for _, m := range members {
+			m.End(nil, withCode(err))
+		}
+		return false
 	}
-	reply := c.Do(ctx, command(c, "EVALSHA", s.Hash(), words))
+	if len(members) == 1 {
+		m := members[0]
+		return end(ctx, c, m, c.Do(ctx, command(c, "EVALSHA", m.Script.Hash(), m.Words)))
+	}
+	commands := make([]valkey.Completed, len(members))
+	for i, m := range members {
+		commands[i] = command(c, "EVALSHA", m.Script.Hash(), m.Words)
+	}
+	for i, reply := range c.DoMulti(ctx, commands...) {
+		if end(ctx, c, members[i], reply) {
+			answered = true
+		}
+	}
+	return answered
+}
+
+// end gives a call its reply, after the text of its script was sent to a node that does
+// not know the hash. It reports whether the node has answered.
+func end(ctx context.Context, c valkey.Client, m *batch.Call, reply valkey.ValkeyResult) bool {
 	if e, ok := valkey.IsValkeyErr(reply.Error()); ok && e.IsNoScript() {
-		reply = c.Do(ctx, command(c, "EVAL", s.Source(), words))
+		reply = c.Do(ctx, command(c, "EVAL", m.Script.Source(), m.Words))
 	}
+	m.End(integers(m.Into(), reply))
+	return reply.NonValkeyError() == nil
+}
+
+// integers appends the integers of a reply to out.
+func integers(out []int64, reply valkey.ValkeyResult) ([]int64, error) {
 	values, err := reply.ToArray()
 	if err != nil {
 		return nil, withCode(err)
@@ -74,9 +114,9 @@ func (n *node) Command(ctx context.Context, s *pool.Script, words []any, into []
 		if err != nil {
 			return nil, fmt.Errorf("valkey: script replied no integer at position %d: %w", i, err)
 		}
-		into = append(into, v)
+		out = append(out, v)
 	}
-	return into, nil
+	return out, nil
 }
 
 // command puts words behind a script. Added one by one, they go to memory that the

@@ -1,0 +1,163 @@
+// Package batch lets the calls to a node that come at the same time share what it
+// costs to send them.
+package batch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/quorumlock/redlock/pool"
+)
+
+// How many batches may be under way at a time, and how many calls one may hold. A
+// near node is busy with few, and each costs it two system calls, whatever it
+// holds. On a far one a call must not wait for the batch before it to come back, so
+// more are allowed, by the round trip.
+const (
+	Least        = 4
+	batchesPerMS = 16
+	mostCalls    = 64
+)
+
+// Batches sends the calls that come while others are under way together, in one
+// write. There is no goroutine: whoever comes first leads, alone; whoever ends
+// leaves the calls that have come meanwhile to the first among them.
+type Batches struct {
+	send func(ctx context.Context, members []*Call) (answered bool)
+
+	mu      sync.Mutex
+	leaders int           // guarded by mu
+	waiting []*Call       // guarded by mu
+	trip    time.Duration // guarded by mu; shortest of late
+}
+
+// New makes batches that send sends. It is given at least one call, none of them past
+// its time when it is sent, calls End of each exactly once, and reports whether the node has
+// answered. Its ctx is that of the call with the most time: one that has less must not
+// end it for the others, and its caller does not wait for longer than it wants.
+func New(send func(ctx context.Context, members []*Call) (answered bool)) *Batches {
+	return &Batches{send: send}
+}
+
+// Call is one call: the words after EVALSHA, and what becomes of it.
+type Call struct {
+	Ctx    context.Context
+	Script *pool.Script
+	Words  []any // other nodes' as well: not to be changed
+
+	reply []int64
+	err   error
+	alone [1]*Call // a batch of its own
+	leads bool
+	// turn gets one value: nil when the call is done, or a batch to lead, with the call
+	// as its first.
+	turn chan []*Call
+}
+
+var calls = sync.Pool{New: func() any { return &Call{turn: make(chan []*Call, 1)} }}
+
+// Into is what the integers of the reply are appended to.
+func (c *Call) Into() []int64 { return c.reply }
+
+// End gives the call its result. Unless it leads, it is somebody else's from then on.
+func (c *Call) End(reply []int64, err error) {
+	c.reply, c.err = reply, err
+	if !c.leads {
+		c.turn <- nil
+	}
+}
+
+// Do is pool.Commander's Command.
+func (b *Batches) Do(ctx context.Context, s *pool.Script, words []any, into []int64) ([]int64, error) {
+	// A deadline alone does not tell that ctx was cancelled.
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c := calls.Get().(*Call)
+	c.Ctx, c.Script, c.Words, c.reply = ctx, s, words, into
+	b.do(c)
+	reply, err := c.reply, c.err
+	*c = Call{turn: c.turn}
+	calls.Put(c)
+	return reply, err
+}
+
+// do returns when c is done.
+func (b *Batches) do(c *Call) {
+	b.mu.Lock()
+	if limit := Least + int(b.trip*batchesPerMS/time.Millisecond); b.leaders >= limit {
+		b.waiting = append(b.waiting, c)
+		b.mu.Unlock()
+		// The leaders' deadlines bound this: they came before.
+		if members := <-c.turn; members != nil {
+			b.lead(members)
+		}
+		return
+	}
+	b.leaders++
+	b.mu.Unlock()
+	c.alone[0] = c
+	b.lead(c.alone[:])
+}
+
+// lead runs a batch and appoints the next leader.
+func (b *Batches) lead(members []*Call) {
+	members[0].leads = true
+	started := time.Now()
+	ok := b.run(members)
+	took := time.Since(started)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	// Creeps up, so that a way that became longer is noticed.
+	if ok && (b.trip == 0 || took < b.trip) {
+		b.trip = took
+	} else {
+		b.trip += b.trip/1024 + 1
+	}
+	if len(b.waiting) == 0 {
+		b.leaders--
+		return
+	}
+	next := b.waiting
+	if len(next) > mostCalls {
+		next = next[:mostCalls:mostCalls]
+	}
+	b.waiting = b.waiting[len(next):]
+	next[0].turn <- next
+}
+
+// run sends a batch, but not those that have waited for longer than they had time:
+// nobody counts on them any more.
+func (b *Batches) run(members []*Call) (answered bool) {
+	ctx := patient(members)
+	if len(members) == 1 {
+		return b.send(ctx, members) // Do has looked
+	}
+	live := members[:0]
+	for _, c := range members {
+		if err := c.Ctx.Err(); err != nil {
+			c.End(nil, fmt.Errorf("%w: %w", pool.ErrNotSent, err))
+		} else {
+			live = append(live, c)
+		}
+	}
+	return len(live) > 0 && b.send(ctx, live)
+}
+
+// patient is the context of the member with the most time.
+func patient(members []*Call) context.Context {
+	ctx := members[0].Ctx
+	if len(members) == 1 {
+		return ctx
+	}
+	most, ok := ctx.Deadline()
+	for _, c := range members[1:] {
+		deadline, has := c.Ctx.Deadline()
+		if ok && (!has || deadline.After(most)) {
+			ctx, most, ok = c.Ctx, deadline, has
+		}
+	}
+	return ctx
+}
