@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorumlock/redlock/internal/testutil"
 	"github.com/quorumlock/redlock/pool"
+	"github.com/quorumlock/redlock/pool/internal/batch"
 	"github.com/quorumlock/redlock/pool/redigo"
 )
 
@@ -234,7 +235,7 @@ func TestBatchLeavesOutWhoseTimeIsUp(t *testing.T) {
 			}
 		})
 	}
-	testutil.Eventually(t, 10*time.Second, func() bool { return hold.Held() >= 4 }, "the leaders are under way")
+	testutil.Eventually(t, 10*time.Second, func() bool { return hold.Held() >= batch.Least }, "the leaders are under way")
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
 	for range late {

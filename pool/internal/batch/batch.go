@@ -16,7 +16,7 @@ import (
 // holds. On a far one a call must not wait for the batch before it to come back, so
 // more are allowed, by the round trip.
 const (
-	Least        = 4
+	Least        = 2
 	batchesPerMS = 16
 	mostCalls    = 64
 )
