@@ -37,7 +37,7 @@
 // # Errors
 //
 // Errors are branched on with errors.Is and errors.As: [ErrTaken]
-// (*[TakenError]: who, for how long), [ErrNoQuorum] (*[NodeError]: which node, why),
+// (*[TakenError]: on which nodes, for how long, with which token), [ErrNoQuorum] (*[NodeError]: which node, why),
 // [ErrExpired], [ErrNotHeld], [ErrLost], [ErrInvalidOption], [ErrClosed], and those
 // of the context.
 //

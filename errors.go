@@ -36,7 +36,8 @@ var (
 	ErrClosed = errors.New("redlock is closed")
 )
 
-// TakenError says who is in the way. It matches ErrTaken.
+// TakenError says what is in the way. It matches ErrTaken. Who it is says Inspect: the
+// value begins with what the holder generated (WithGenValueFunc).
 type TakenError struct {
 	// Name of the lock.
 	Name string

@@ -16,6 +16,7 @@ type Status struct {
 	// Held is set when one value is held on a quorum of nodes.
 	Held bool
 	// Value and Token are of that holder; Token is 0 when it is not of this library.
+	// The value is generated.nonce.token, with what WithGenValueFunc made in front.
 	Value string
 	Token int64
 	// TTL is how long until the holder loses its quorum if it does not renew;

@@ -34,7 +34,7 @@ const (
 	defaultIOTimeout   = 2 * time.Second
 )
 
-var errNotURL = errors.New("not a valid URL (special characters in a password need percent-encoding)")
+var errNotURL = errors.New("not a valid URL: it starts with redis://, rediss:// or unix://, and special characters in a password are percent-encoded")
 
 func parseEndpoint(text string) (endpoint, error) {
 	e := endpoint{network: "tcp", dial: defaultDialTimeout, read: defaultIOTimeout, writes: defaultIOTimeout}
