@@ -20,3 +20,22 @@ func TestTakenTTLWhereNodesWereNotHeard(t *testing.T) {
 	require.Zero(t, m.judge([]reply{busy, stale, stale}, 2).taken().TTL, "two are known to be free")
 	require.Equal(t, 6*time.Second, m.judge([]reply{busy, busy, {}}, 2).taken().TTL)
 }
+
+func TestNewTakesNoMoreNodesThanASetHolds(t *testing.T) {
+	t.Parallel()
+	_, err := New(scripted(maxNodes, nil))
+	require.NoError(t, err)
+	_, err = New(scripted(maxNodes+1, nil))
+	require.ErrorIs(t, err, ErrInvalidOption)
+	require.ErrorContains(t, err, "65 pools, at most 64")
+}
+
+func TestTakenForEverSaysSo(t *testing.T) {
+	t.Parallel()
+	r, err := New(scripted(3, nil))
+	require.NoError(t, err)
+	forever := reply{code: codeBusy, ttl: -1, ballot: 1, last: -1, received: time.Now()}
+	taken := r.NewMutex("jobs").judge([]reply{forever, forever, forever}, 2).taken()
+	require.Negative(t, taken.TTL)
+	require.ErrorContains(t, taken, "a key that never expires")
+}
