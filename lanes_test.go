@@ -91,7 +91,7 @@ func TestSuspectIsAskedLittle(t *testing.T) {
 			synctest.Wait()
 			require.Len(t, early.running, 1, "before %v", pause)
 			require.Len(t, early.refused, 1, "before %v", pause)
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			late := newBlocked()
 			for range maxProbes {
 				n.submit(late)
