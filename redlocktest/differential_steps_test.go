@@ -95,6 +95,13 @@ func (w *world) randomCall(name string) scriptCall {
 			id, p, q, valid, px, s, keep, hold,
 		}, hold > 0, []int64{q - s, q + s, valid}}
 	case n < 76:
+		if value, held := w.twin.Value(lock); held && w.chance(40) { // as the holder does
+			if dot := strings.LastIndexByte(value, '.'); dot >= 0 {
+				if ballot, err := strconv.ParseInt(value[dot+1:], 10, 64); err == nil {
+					id, p = value[:dot+1], ballot
+				}
+			}
+		}
 		return scriptCall{"release", []string{lock, fence, queue}, []any{id, p, s, keep, pick(w, 0, 1, 1)}, false, []int64{p - 2*s}}
 	case n < 84:
 		if queued := w.twin.Queue(queue); slices.Contains(queued, member) && w.chance(60) {
