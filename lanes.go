@@ -46,11 +46,12 @@ type lanes struct {
 
 	worker func() // work; made once, so that go allocates nothing
 
-	mu      sync.Mutex
-	running int       // guarded by mu
-	queue   []job     // guarded by mu; but those before first
-	first   int       // guarded by mu
-	halved  time.Time // guarded by mu; the window, last
+	mu       sync.Mutex
+	running  int       // guarded by mu
+	starting int       // guarded by mu; those of them that have yet to take their first job
+	queue    []job     // guarded by mu; but those before first
+	first    int       // guarded by mu
+	halved   time.Time // guarded by mu; the window, last
 }
 
 // submit runs j on a goroutine, now or after others, or refuses it at once: above
@@ -67,6 +68,7 @@ func (n *node) submit(j job) {
 	switch {
 	case n.running < limit:
 		n.running++
+		n.starting++
 		n.queue = append(n.queue, j)
 		n.lanes.mu.Unlock()
 		go n.worker()
@@ -81,8 +83,8 @@ func (n *node) submit(j job) {
 
 // work runs what waits, and ends when nothing does.
 func (n *node) work() {
-	for {
-		j, more := n.next()
+	for first := true; ; first = false {
+		j, more := n.next(first)
 		if j == nil {
 			return
 		}
@@ -95,9 +97,12 @@ func (n *node) work() {
 
 // next is what waits for a lane that has become free; nil when nothing does, and the
 // lane is given up. more asks for another goroutine: the window has grown.
-func (n *node) next() (j job, more bool) {
+func (n *node) next(first bool) (j job, more bool) {
 	n.lanes.mu.Lock()
 	defer n.lanes.mu.Unlock()
+	if first {
+		n.starting--
+	}
 	limit := n.lanes.limit()
 	if n.first == len(n.queue) || n.running > limit { // of more than the limit, others go on
 		n.running--
@@ -108,8 +113,9 @@ func (n *node) next() (j job, more bool) {
 	if n.first++; 2*n.first >= len(n.queue) {
 		n.queue, n.first = slices.Delete(n.queue, 0, n.first), 0
 	}
-	if len(n.queue) > 0 && n.running < limit {
+	if len(n.queue)-n.first > n.starting && n.running < limit {
 		n.running++
+		n.starting++
 		more = true
 	}
 	return j, more
