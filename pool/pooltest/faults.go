@@ -145,7 +145,9 @@ func stoppedNode(t *testing.T, open Factory) {
 	for _, err := range all(settle) {
 		require.NoError(t, err)
 	}
-	testutil.Eventually(t, settle, func() bool { return runtime.NumGoroutine() <= running+2 && clients(t, s) <= max(conns, callers+1) },
+	// A client that shares a connection once calls come together, as rueidis does, has
+	// goroutines for it from then on; what would be left of the calls is twenty.
+	testutil.Eventually(t, settle, func() bool { return runtime.NumGoroutine() <= running+callers/2 && clients(t, s) <= max(conns, callers+1) },
 		"goroutines and connections fall back: %d and %d before", running, conns)
 	require.LessOrEqual(t, counted(t, s, "n"), 4*callers, "each call at most once")
 }
