@@ -266,7 +266,7 @@ func hungNodeBindsLittle(t *testing.T, open Factory) {
 		all.Wait()
 	}
 	round() // as many connections as the load takes
-	running, conns := runtime.NumGoroutine(), clients(t, servers[0])
+	running, conns := goroutines(), clients(t, servers[0])
 	require.NoError(t, servers[0].Pause())
 	m := r.NewMutex("warm")
 	for range 5 { // the first few find out that it hangs
@@ -294,7 +294,7 @@ func hungNodeBindsLittle(t *testing.T, open Factory) {
 	t.Logf("goroutines: %d, at most %d with a hung node", running, peak)
 	require.Less(t, peak, running+locks, "far below one for each lock and node")
 	require.NoError(t, servers[0].Resume())
-	testutil.Eventually(t, settle, func() bool { return runtime.NumGoroutine() <= running+4 }, "goroutines fall back to %d", running)
+	testutil.Eventually(t, settle, func() bool { return goroutines() <= running+4 }, "goroutines fall back to %d", running)
 	testutil.Eventually(t, settle, func() bool { return clients(t, servers[0]) <= conns+16 }, "connections fall back to %d", conns)
 }
 
