@@ -22,6 +22,14 @@ var keptGoroutines = []string{
 	"testing.(*F).Fuzz(",
 }
 
+// What WaitGroup.Go runs after the function it was given. A goroutine that is there has
+// been waited for, or is about to be, and has nothing left to do.
+var lastSteps = []string{
+	"sync.(*WaitGroup).Done(",
+	"sync.(*WaitGroup).Add(",
+	"sync.(*WaitGroup).Go.func1.1(",
+}
+
 // A LeakCheck remembers the goroutines there were when it was made.
 type LeakCheck struct{ before map[string]bool }
 
@@ -53,6 +61,11 @@ next:
 		}
 		for _, kept := range keptGoroutines {
 			if strings.Contains(stack, kept) {
+				continue next
+			}
+		}
+		for _, last := range lastSteps {
+			if _, frames, _ := strings.Cut(stack, "\n"); strings.HasPrefix(frames, last) {
 				continue next
 			}
 		}
