@@ -98,10 +98,21 @@ func (r *Redlock) closed() bool { return r.life.Err() != nil }
 // value, by which waiters space their tries.
 func (r *Redlock) took(d time.Duration) {
 	old := r.trip.Load()
+	if old == 0 {
+		old = int64(d)
+	}
 	r.trip.Store(old + (int64(d)-old)/8) // a lost update does not matter
 }
 
-func (r *Redlock) roundTrip() time.Duration { return time.Duration(r.trip.Load()) }
+// roundTrip is, as long as no round was decided, the way to the farthest node heard: that
+// of clients that start together includes a dial, and they must not come again before
+// the others are through with theirs.
+func (r *Redlock) roundTrip() time.Duration {
+	if trip := r.trip.Load(); trip > 0 {
+		return time.Duration(trip)
+	}
+	return r.farthest()
+}
 
 // farthest is the round trip to the farthest node, as far as known.
 func (r *Redlock) farthest() time.Duration {

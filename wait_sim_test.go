@@ -73,6 +73,42 @@ func evenly(nodes redlocktest.Nodes, way time.Duration) {
 	}
 }
 
+// Nor do clients that have never locked before, such as a job that starts on many
+// machines at the same minute: they know the way to the nodes from the first replies.
+func TestWaitSim_NewClientsDoNotStandOff(t *testing.T) {
+	virtual(t, 5, func(t *testing.T, nodes redlocktest.Nodes) {
+		jittered(nodes, rand.Uint64(), 500*time.Microsecond, 5*time.Millisecond)
+		nodes[4].Down()
+		const rounds = 200
+		attempts := map[int]int{}
+		for round := range rounds {
+			var seen waitLog
+			var all sync.WaitGroup
+			for range 4 {
+				r := factoryOf(t, nodes.Pools(), redlock.WithObserver(&seen))
+				all.Go(func() {
+					m := r.NewMutex(fmt.Sprint("jobs", round))
+					if err := m.Lock(); err != nil {
+						t.Error(err)
+						return
+					}
+					_, _ = m.Unlock()
+					if err := r.Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			winner := seen.verb("lock")[0]
+			require.NoError(t, winner.Err)
+			attempts[winner.Attempts]++
+			require.LessOrEqual(t, winner.Attempts, 3, "round %d", round)
+		}
+		t.Logf("attempts of the first to win: %v", attempts)
+		require.Greater(t, attempts[1]+attempts[2], rounds*9/10)
+	})
+}
+
 // Contenders that start together do not split the votes for ever, with all nodes
 // and with one of five down: somebody wins within three attempts in each round.
 func TestWaitSim_ContendersDoNotStandOff(t *testing.T) {
