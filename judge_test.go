@@ -39,3 +39,27 @@ func TestTakenForEverSaysSo(t *testing.T) {
 	require.Negative(t, taken.TTL)
 	require.ErrorContains(t, taken, "a key that never expires")
 }
+
+// Where several have some nodes each, nobody has the lock and nobody will call: all
+// come again within round trips, while a holder is waited for.
+func TestSplitVotesAreToldFromAHolder(t *testing.T) {
+	t.Parallel()
+	r, err := New(scripted(5, nil))
+	require.NoError(t, err)
+	m := r.NewMutex("jobs", WithRetryDelay(100*time.Millisecond))
+	busy := func(ballot int64) reply {
+		return reply{code: codeBusy, ttl: 6000, ballot: ballot, last: -1, received: time.Now()}
+	}
+	down := reply{err: r.nodes[4].fault(errNodeSuspect)}
+
+	split := m.judge([]reply{busy(1), busy(1), busy(2), busy(2), {code: codeGranted}}, 3)
+	require.True(t, split.split)
+	wait, _ := m.patience(1, 0, 1, split)
+	require.Less(t, wait, 10*time.Millisecond)
+
+	// It may have the node that did not answer, too.
+	held := m.judge([]reply{busy(1), busy(1), busy(2), busy(2), down}, 3)
+	require.False(t, held.split)
+	wait, _ = m.patience(1, 0, 1, held)
+	require.Equal(t, 100*time.Millisecond, wait)
+}

@@ -127,6 +127,20 @@ func TestLeaseNeverShortens(t *testing.T) {
 	require.Equal(t, at(500), l.validity())
 }
 
+// An extend that is proposed when the release has its ballot would bring the grant back.
+func TestGrantProposesNothingOnceReleased(t *testing.T) {
+	t.Parallel()
+	b := newBallots(3)
+	g := adopt("host.nonce.77", 3, 2)
+	q, ok := g.propose(b, time.Second)
+	require.True(t, ok)
+	high, life := g.finish()
+	require.Equal(t, q, high)
+	require.Equal(t, time.Second, life)
+	_, ok = g.propose(b, time.Minute)
+	require.False(t, ok)
+}
+
 func TestLeaseAdopted(t *testing.T) {
 	t.Parallel()
 	base := time.Now()

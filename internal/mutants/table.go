@@ -183,6 +183,14 @@ func cleanUp() []Mutant {
 			Old: "return g.high, g.life", New: "return g.token, g.life", Test: "TestCase08_LateExtendCreatesNothing|TestLateExtendAfterUnlockAndOtherHands",
 		},
 		{
+			Rule: "nothing is proposed for a grant that was released", File: "grant.go",
+			Old: "if g.over {", New: "if false {", Test: "TestGrantProposesNothingOnceReleased",
+		},
+		{
+			Rule: "a waiter that gives up owes its leave", File: "wake.go",
+			Old: "if a.err != nil && !permanent(a.err) {", New: "if false {", Test: "TestWaitSim_LeavesTheQueueOfANodeThatReturns",
+		},
+		{
 			Rule: "an attempt that failed is undone", File: "acquire.go",
 			Old: "if owed.has(i) {", New: "if owed.has(i) && n == nil {", Test: "TestSpec_FailureUnlocksAllNodes",
 		},
@@ -226,6 +234,10 @@ func guard() []Mutant {
 			Old: "if a.last > 0 {", New: "if false {", Test: "TestGuardExtendsDoNotCountInQuarantine",
 		},
 		{
+			Rule: "a node's uptime counts the seconds begun", File: "redlocktest/scripts.go",
+			Old: "up := (uptime - 1) * 1000", New: "up := uptime * 1000", Test: "TestGuardQuarantineEnds",
+		},
+		{
 			Rule: "another run_id means a restart", File: "scripts/guard.lua",
 			Old: "elseif seen then\n    free = now + hold * 1000", New: "elseif seen then\n    free = 0", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLuaAcrossRestarts",
 		},
@@ -238,6 +250,22 @@ func guard() []Mutant {
 
 func waiting() []Mutant {
 	return []Mutant{
+		{
+			Rule: "contenders that split the nodes come again at once", File: "judge.go",
+			Old: "no.split = true", New: "no.split = false", Test: "TestSplitVotesAreToldFromAHolder",
+		},
+		{
+			Rule: "new clients know the way from the first replies", File: "redlock.go",
+			Old: "return r.farthest()", New: "return 0", Test: "TestWaitSim_NewClientsDoNotStandOff",
+		},
+		{
+			Rule: "a node that does not answer is sent less", File: "lanes.go",
+			Old: "n.narrow(now.Add(-took))", New: "_ = n.narrow", Test: "TestOverloadEnds|TestLanesWidenWithAnswers",
+		},
+		{
+			Rule: "a silent node gets probes only", File: "lanes.go",
+			Old: "return l.silent.Load() >= suspectFaults &&", New: "return false &&", Test: "TestSuspectIsAskedLittle",
+		},
 		{
 			Rule: "a release hands over", File: "scripts/release.lua",
 			Old: "ARGV[5] == '1' and hand_over(KEYS[3], KEYS[1]) or 0", New: "0", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
