@@ -202,14 +202,19 @@ func (n *nemesis) driftClock() func(context.Context) error {
 	return n.offClock(0, rate, n.between(100*time.Millisecond, 2*n.settings.expiry))
 }
 
+// aClock is aNode of those whose clock can be set.
+func (n *nemesis) aClock() (i int, ok bool) {
+	if i, ok = n.aNode(); ok && n.nodes[i].clock == nil {
+		n.budget.releaseNode(i)
+		return 0, false
+	}
+	return i, ok
+}
+
 // offClock has a node's clock wrong for a while.
 func (n *nemesis) offClock(offset time.Duration, rate float64, length time.Duration) func(context.Context) error {
-	i, ok := n.aNode()
+	i, ok := n.aClock()
 	if !ok {
-		return nil
-	}
-	if n.nodes[i].clock == nil {
-		n.budget.releaseNode(i)
 		return nil
 	}
 	return func(ctx context.Context) error {
@@ -230,12 +235,8 @@ func (n *nemesis) offClock(offset time.Duration, rate float64, length time.Durat
 func (n *nemesis) stepClock() func(context.Context) error {
 	offset := time.Duration(n.rng.Int64N(int64(2*bigStep))) - bigStep
 	length := n.between(time.Second, 4*n.settings.expiry)
-	i, ok := n.aNode()
+	i, ok := n.aClock()
 	if !ok {
-		return nil
-	}
-	if n.nodes[i].clock == nil {
-		n.budget.releaseNode(i)
 		return nil
 	}
 	return func(ctx context.Context) error {

@@ -1,76 +1,24 @@
 package goredis_test
 
 import (
-	"context"
-	"math"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
 
 	"github.com/quorumlock/redlock/internal/testutil"
-	"github.com/quorumlock/redlock/pool"
 	"github.com/quorumlock/redlock/pool/goredis"
+	"github.com/quorumlock/redlock/pool/pooltest"
 )
-
-// tell replies as acquire does.
-var tell = pool.NewScript("tell", "return {1, 1700000000000000, 1700000000000000, 8000, 1700000000000000, -1}")
-
-// calls are one call of the adapter, and the same by its client alone.
-func calls(t testing.TB) (adapter, client func()) {
-	s := testutil.StartRedis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true})
-	t.Cleanup(func() { c.Close() }) //nolint:errcheck // a test's
-	p := goredis.NewPool(c).(pool.Commander)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	keys, args := []string{"jobs", "jobs:f{jobs}"}, []string{"value.nonce.", "1700000000000000", "8000", "5000000", "28000", "0", "", "0"}
-	words := []any{tell.Hash(), len(keys)}
-	for _, w := range append(keys, args...) {
-		words = append(words, w)
-	}
-	bare := append([]any{"evalsha"}, words...)
-	into := make([]int64, 0, 8)
-	adapter = func() {
-		reply, err := p.Command(ctx, tell, words, into)
-		require.NoError(t, err)
-		require.Len(t, reply, 6)
-	}
-	client = func() {
-		reply, err := c.Do(ctx, bare...).Slice()
-		require.NoError(t, err)
-		require.Len(t, reply, 6)
-	}
-	adapter() // the node knows the script from here on
-	return adapter, client
-}
 
 // An adapter only moves a call.
 func TestAllocatesLittle(t *testing.T) {
-	adapter, client := calls(t)
-	alone, with := leastAllocs(client), leastAllocs(adapter)
-	t.Logf("allocations of a call: %.0f with the client alone, %.0f through the adapter", alone, with)
-	require.LessOrEqual(t, with, alone+1)
-}
-
-// leastAllocs is the least of several averages: the client does other things too, now and then.
-func leastAllocs(call func()) float64 {
-	least := math.MaxFloat64
-	for range 5 {
-		least = min(least, testing.AllocsPerRun(100, call))
-	}
-	return least
-}
-
-func BenchmarkCommand(b *testing.B) {
-	adapter, client := calls(b)
-	for name, call := range map[string]func(){"adapter": adapter, "client": client} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				call()
-			}
-		})
-	}
+	c := redis.NewClient(&redis.Options{Addr: testutil.StartRedis(t).Addr(), ContextTimeoutEnabled: true})
+	defer c.Close() //nolint:errcheck // a test's
+	pooltest.AllocatesLittle(t, goredis.NewPool(c), func(e pooltest.Evalsha) func() (int, error) {
+		words := append([]any{"evalsha"}, e.Words...)
+		return func() (int, error) {
+			reply, err := c.Do(e.Ctx, words...).Slice()
+			return len(reply), err
+		}
+	})
 }
