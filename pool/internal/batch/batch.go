@@ -25,7 +25,8 @@ const (
 // write. There is no goroutine: whoever comes first leads, alone; whoever ends
 // leaves the calls that have come meanwhile to the first among them.
 type Batches struct {
-	send func(ctx context.Context, members []*Call) (answered bool)
+	send  func(ctx context.Context, members []*Call) (answered bool)
+	calls sync.Pool
 
 	mu      sync.Mutex
 	leaders int           // guarded by mu
@@ -34,11 +35,15 @@ type Batches struct {
 }
 
 // New makes batches that send sends. It is given at least one call, none of them past
-// its time when it is sent, calls End of each exactly once, and reports whether the node has
-// answered. Its ctx is that of the call with the most time: one that has less must not
-// end it for the others, and its caller does not wait for longer than it wants.
+// its time when it is sent, calls End of each exactly once, and reports whether the
+// node has answered. Its ctx ends with the call that has the most time: one that has
+// less must not end it for the others, and its caller does not wait for longer than it
+// wants.
 func New(send func(ctx context.Context, members []*Call) (answered bool)) *Batches {
-	return &Batches{send: send}
+	return &Batches{
+		send:  send,
+		calls: sync.Pool{New: func() any { return &Call{turn: make(chan []*Call, 1)} }},
+	}
 }
 
 // Call is one call: the words after EVALSHA, and what becomes of it.
@@ -56,8 +61,6 @@ type Call struct {
 	turn chan []*Call
 }
 
-var calls = sync.Pool{New: func() any { return &Call{turn: make(chan []*Call, 1)} }}
-
 // Into is what the integers of the reply are appended to.
 func (c *Call) Into() []int64 { return c.reply }
 
@@ -71,16 +74,15 @@ func (c *Call) End(reply []int64, err error) {
 
 // Do is pool.Commander's Command.
 func (b *Batches) Do(ctx context.Context, s *pool.Script, words []any, into []int64) ([]int64, error) {
-	// A deadline alone does not tell that ctx was cancelled.
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", pool.ErrNotSent, err) // not after a wait in line
 	}
-	c := calls.Get().(*Call)
+	c := b.calls.Get().(*Call)
 	c.Ctx, c.Script, c.Words, c.reply = ctx, s, words, into
 	b.do(c)
 	reply, err := c.reply, c.err
 	*c = Call{turn: c.turn}
-	calls.Put(c)
+	b.calls.Put(c)
 	return reply, err
 }
 
@@ -131,10 +133,6 @@ func (b *Batches) lead(members []*Call) {
 // run sends a batch, but not those that have waited for longer than they had time:
 // nobody counts on them any more.
 func (b *Batches) run(members []*Call) (answered bool) {
-	ctx := patient(members)
-	if len(members) == 1 {
-		return b.send(ctx, members) // Do has looked
-	}
 	live := members[:0]
 	for _, c := range members {
 		if err := c.Ctx.Err(); err != nil {
@@ -143,14 +141,20 @@ func (b *Batches) run(members []*Call) (answered bool) {
 			live = append(live, c)
 		}
 	}
-	return len(live) > 0 && b.send(ctx, live)
+	if len(live) == 0 {
+		return false
+	}
+	ctx, cancel := patient(live)
+	defer cancel()
+	return b.send(ctx, live)
 }
 
-// patient is the context of the member with the most time.
-func patient(members []*Call) context.Context {
+// patient is a context that ends when the last member has no time left. A member that
+// is cancelled must not end it for the others, so it is of none of them.
+func patient(members []*Call) (context.Context, context.CancelFunc) {
 	ctx := members[0].Ctx
 	if len(members) == 1 {
-		return ctx
+		return ctx, func() {}
 	}
 	most, ok := ctx.Deadline()
 	for _, c := range members[1:] {
@@ -159,5 +163,9 @@ func patient(members []*Call) context.Context {
 			ctx, most, ok = c.Ctx, deadline, has
 		}
 	}
-	return ctx
+	ctx = context.WithoutCancel(ctx)
+	if !ok {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, most)
 }
