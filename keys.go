@@ -37,12 +37,10 @@ func (w *keyWords) appendTo(to []any, s *script, guard bool) []any {
 		return append(to, w.lock, w.queue)
 	case breakScript:
 		return append(to, w.lock, w.fence, w.queue, w.tombstone)
-	case acquireScript:
-		to = append(to, w.lock, w.fence, w.queue)
 	case touchScript:
 		to = append(to, w.lock, w.fence, w.tombstone)
 	default:
-		return append(to, w.lock, w.fence, w.queue)
+		to = append(to, w.lock, w.fence, w.queue)
 	}
 	if guard {
 		to = append(to, w.marker)

@@ -82,20 +82,10 @@ func (h *wakes) subscribe(n *node, s pool.Subscriber) {
 	ctx := h.r.life
 	pause := firstResubscribe
 	for {
-		err := s.Subscribe(ctx, h.channel, func() {
-			h.ready[n.index].Store(true)
-			h.on.Store(true)
+		confirmed, err := h.subscribeOnce(ctx, n, s)
+		if confirmed {
 			pause = firstResubscribe
-			h.all(n) // a call may have been missed, and queues can be joined now
-		}, func(payload string) {
-			ticket, name, ok := strings.Cut(payload, " ")
-			if first, is := strings.CutPrefix(ticket, "+"); ok && is {
-				h.nearer(name, first)
-			} else if ok {
-				h.notice(n, name, ticket)
-			}
-		})
-		h.ready[n.index].Store(false)
+		}
 		if permanent(err) {
 			pause = lastResubscribe
 		}
@@ -108,6 +98,38 @@ func (h *wakes) subscribe(n *node, s pool.Subscriber) {
 		}
 		pause = min(2*pause, lastResubscribe)
 	}
+}
+
+// subscribeOnce is one subscription until it is lost. A client may tell of the
+// confirmation on a goroutine of its own, even when Subscribe has returned.
+func (h *wakes) subscribeOnce(ctx context.Context, n *node, s pool.Subscriber) (confirmed bool, err error) {
+	over := false // guarded by mu
+	err = s.Subscribe(ctx, h.channel, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if over {
+			return
+		}
+		confirmed = true
+		h.ready[n.index].Store(true)
+		h.on.Store(true)
+		// A call may have been missed, and queues can be joined now.
+		for _, list := range h.waiters {
+			list[0].call(n.index)
+		}
+	}, func(payload string) {
+		ticket, name, ok := strings.Cut(payload, " ")
+		if first, is := strings.CutPrefix(ticket, "+"); ok && is {
+			h.nearer(name, first)
+		} else if ok {
+			h.notice(n, name, ticket)
+		}
+	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	over = true
+	h.ready[n.index].Store(false)
+	return confirmed, err
 }
 
 // notice hands a call to the waiter it is for. When that waits no longer, the node
@@ -164,15 +186,6 @@ func (h *wakes) freed(name, ticket string) {
 	defer h.mu.Unlock()
 	if h.winners[name] == ticket {
 		delete(h.winners, name)
-	}
-}
-
-// all calls the first waiter of every name on behalf of node n.
-func (h *wakes) all(n *node) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, list := range h.waiters {
-		list[0].call(n.index)
 	}
 }
 

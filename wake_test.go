@@ -116,3 +116,33 @@ func TestSubscriptionIsTriedAgain(t *testing.T) {
 		require.False(t, r.wakes.listening(r.nodes[0]))
 	})
 }
+
+// slowToTell is a client that tells of a confirmation when the subscription is over.
+type slowToTell struct {
+	*redlocktest.Node
+	told chan struct{}
+}
+
+func (s *slowToTell) Subscribe(_ context.Context, _ string, ready func(), _ func(string)) error {
+	go func() {
+		time.Sleep(time.Millisecond)
+		ready()
+		close(s.told)
+	}()
+	return context.DeadlineExceeded
+}
+
+// A confirmation that is heard of when the subscription is over makes no listener.
+func TestConfirmedTooLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowToTell{Node: redlocktest.NewNode("node0"), told: make(chan struct{})}
+		r, err := New([]pool.Pool{s})
+		require.NoError(t, err)
+		r.wakes.listen()
+		<-s.told
+		require.False(t, r.wakes.listening(r.nodes[0]))
+		require.False(t, r.wakes.on.Load())
+		require.NoError(t, r.Close(t.Context()))
+	})
+}

@@ -77,9 +77,10 @@ type Commander interface {
 // Subscribe listens on a channel, on a connection of its own that counts
 // against no limit of the pool. It calls ready once the server has confirmed
 // the subscription, then message for each payload, in order, and returns when
-// ctx ends or the subscription is lost, always with a non-nil error. A
-// connection that is silently dead need not be noticed soon: notices are hints
-// and redlock keeps a timer beside them.
+// ctx ends or the subscription is lost, always with a non-nil error. Both may be
+// called on any goroutine, even a moment after that. A connection that is silently
+// dead need not be noticed soon: notices are hints and redlock keeps a timer beside
+// them.
 type Subscriber interface {
 	Subscribe(ctx context.Context, channel string, ready func(), message func(payload string)) error
 }
