@@ -36,10 +36,10 @@
 //
 // # Errors
 //
-// Errors are branched on with errors.Is and errors.As: [ErrTaken]
-// (*[TakenError]: on which nodes, for how long, with which token), [ErrNoQuorum] (*[NodeError]: which node, why),
-// [ErrExpired], [ErrNotHeld], [ErrLost], [ErrInvalidOption], [ErrClosed], and those
-// of the context.
+// Errors are branched on with errors.Is and errors.As: [ErrTaken] (*[TakenError]: on
+// which nodes, for how long, with which token), [ErrNoQuorum] (*[NodeError]: which
+// node, why), [ErrExpired], [ErrNotHeld], [ErrLost], [ErrInvalidOption], [ErrClosed],
+// and those of the context.
 //
 // # How it works
 //

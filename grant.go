@@ -110,10 +110,11 @@ func (g *grant) degradedBy(replies []reply) {
 	g.degraded.Store(len(failed(replies)) > 0)
 }
 
-// ask touches the grant at one node; mayCreate says that this may bring the key there. A node that says it kept the grant for less than
-// the ledger counted on when the request was sent has failed: its clock runs away, or
-// somebody shortened the key. The entry is a lower bound, taken before the grant or
-// extend it stands for was sent, so no node that keeps time can be below it.
+// ask touches the grant at one node; mayCreate says that this may bring the key there.
+// A node that says it kept the grant for less than the ledger counted on when the
+// request was sent has failed: its clock runs away, or somebody shortened the key. The
+// entry is a lower bound, taken before the grant or extend it stands for was sent, so
+// no node that keeps time can be below it.
 func (g *grant) ask(ctx context.Context, n *node, c *call, mayCreate bool) reply {
 	entry := g.lease.entry(n.index)
 	if g.won != nil && mayCreate {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// How many requests may be on their way to one node, and how many may wait for one
-// of those to end. A near node is busy with leastLanes; a far one needs more for the
-// same rate, by its round trip. A node that has left several in a row without any answer gets a
-// few probes only, so that a thousand callers do not pile up on it; the first
+// How many requests may be on their way to one node, and how many may wait for one of
+// those to end. A near node is busy with leastLanes; a far one needs more for the same
+// rate, by its round trip. A node that has left several in a row without any answer
+// gets a few probes only, so that a thousand callers do not pile up on it; the first
 // answer lifts that.
 const (
 	leastLanes    = 64
@@ -20,8 +20,8 @@ const (
 	maxProbes     = 16
 	suspectFaults = 3
 	suspectFor    = time.Second // after the last of them
-	// What a node was sent costs it time, even if nobody waits for the answer any more. So
-	// one that was silent gets a single probe at a time, and more only after a pause
+	// What a node was sent costs it time, even if nobody waits for the answer any more.
+	// So one that was silent gets a single probe at a time, and more only after a pause
 	// that doubles from firstProbe up to suspectFor.
 	firstProbe = 25 * time.Millisecond
 	// answersForOne is how many answers, for each request in the window, widen it by one.
@@ -136,9 +136,9 @@ func (l *lanes) limit() int {
 	return int(usual)
 }
 
-// narrow halves what may be under way to a node that did not answer in time, and widen
-// adds one for each answer: a node that is overrun would otherwise spend its time on requests that
-// were given up, for ever. Of requests that were under way together the first alone counts.
+// narrow halves what may be under way to a node that did not answer in time: a node
+// that is overrun would otherwise spend its time on requests that were given up, for
+// ever. Of requests that were under way together the first alone counts.
 func (l *lanes) narrow(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,6 +149,7 @@ func (l *lanes) narrow(sent time.Time) {
 	l.window.Store(max(1, int64(min(l.running, l.limit()))/2))
 }
 
+// widen lets one more be under way for every answersForOne answers to each.
 func (l *lanes) widen() {
 	window := l.window.Load()
 	if window == 0 {

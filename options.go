@@ -244,8 +244,9 @@ func WithMaxHold(d time.Duration) Option {
 
 // WithRestartGuard keeps a node that was restarted from voting until every grant
 // it may have forgotten is over. longest is the longest hold of the whole fleet:
-// no expiry and no ExtendFor may exceed it; at least 10.001 s. The node votes again that
-// long after its restart, or up to 2 s later, for it tells its uptime in seconds begun.
+// no expiry and no ExtendFor may exceed it; at least 10.001 s. The node votes again
+// that long after its restart, or up to 2 s later, for it tells its uptime in seconds
+// begun.
 // Every client of a name must use the same guard, or it protects nobody.
 func WithRestartGuard(longest time.Duration) Option {
 	return optionFunc(func(c *config) {

@@ -36,8 +36,7 @@ type Redlock struct {
 
 // New makes a factory over the given nodes, one pool each. The quorum is a
 // majority: 2 of 3, 3 of 5; one pool is a plain single-node lock; more than 64 are
-// refused. The options
-// are the defaults of its mutexes. Close it when done.
+// refused. The options are the defaults of its mutexes. Close it when done.
 func New(pools []pool.Pool, opts ...Option) (*Redlock, error) {
 	if len(pools) == 0 {
 		return nil, fmt.Errorf("%w: New(pools): needs at least one pool", ErrInvalidOption)
@@ -104,9 +103,9 @@ func (r *Redlock) took(d time.Duration) {
 	r.trip.Store(old + (int64(d)-old)/8) // a lost update does not matter
 }
 
-// roundTrip is, as long as no round was decided, the way to the farthest node heard: that
-// of clients that start together includes a dial, and they must not come again before
-// the others are through with theirs.
+// roundTrip is, as long as no round was decided, the way to the farthest node heard:
+// that of clients that start together includes a dial, and they must not come again
+// before the others are through with theirs.
 func (r *Redlock) roundTrip() time.Duration {
 	if trip := r.trip.Load(); trip > 0 {
 		return time.Duration(trip)

@@ -65,8 +65,8 @@ func (w *waiter) join(p int64) (member, ticket string) {
 	return w.member, w.ticket
 }
 
-// saw notes what a reply to an acquire that was to queue means for the place in the node's queue. A
-// reply that comes when nobody waits any more is answered by leaving.
+// saw notes what a reply to an acquire that was to queue means for the place in the
+// node's queue. A reply that comes when nobody waits any more is answered by leaving.
 func (w *waiter) saw(n *node, a reply) {
 	w.mu.Lock()
 	switch {

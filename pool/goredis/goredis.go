@@ -23,9 +23,9 @@ type node struct {
 // is none, for it spreads keys over servers that fail one by one: make a node of each;
 // every call on it is refused.
 //
-// Set ContextTimeoutEnabled. Without it go-redis takes no notice of deadlines, and a call
-// to a hung server binds a connection for its ReadTimeout, 5 s by default. MaxRetries does not
-// matter: calls are made once.
+// Set ContextTimeoutEnabled. Without it go-redis takes no notice of deadlines, and a
+// call to a hung server binds a connection for its ReadTimeout, 5 s by default.
+// MaxRetries does not matter: calls are made once.
 func NewPool(c redis.UniversalClient) pool.Pool {
 	switch c := c.(type) {
 	case *redis.Client:

@@ -29,8 +29,8 @@ func newNode(c clients, addr string) node {
 }
 
 // NewPool makes a node of a rueidis client, which the caller keeps and closes: a
-// server, a Sentinel set-up or a Cluster that fails as one. Scripts are not among the commands that
-// rueidis sends again on its own.
+// server, a Sentinel set-up or a Cluster that fails as one. Scripts are not among the
+// commands that rueidis sends again on its own.
 //
 // Set ConnWriteTimeout and Dialer.Timeout to a second or two: a connection that went
 // silent is noticed by them, 10 s and 5 s by default. Wake-up notices take one of
