@@ -50,7 +50,7 @@ type VerbEvent struct {
 	Err      error
 	Duration time.Duration
 	Attempts int   // of a lock
-	Token    int64 // of a lock that was granted
+	Token    int64 // of the grant, 0 where there is none
 	Nodes    int   // that voted for it when it was decided
 	// Degraded is set when the quorum was won but some node failed.
 	Degraded bool

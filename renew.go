@@ -317,7 +317,7 @@ func (s *renewals) renew(h *hold) {
 		s.mu.Lock()
 		s.flying--
 		s.mu.Unlock()
-		h.m.eyes.done(ctx, VerbEvent{Verb: "renew", Name: h.m.name, Err: err, Duration: time.Since(started)})
+		h.m.eyes.done(ctx, VerbEvent{Verb: "renew", Name: h.m.name, Err: err, Duration: time.Since(started), Token: h.grant.token})
 		if !errors.Is(err, ErrNotHeld) { // an Unlock is on its way
 			h.lose(fmt.Errorf("%w: %q: %w", ErrLost, h.m.name, err))
 		}
