@@ -61,48 +61,73 @@ func companion(name, kind string) string {
 		return plain
 	}
 	want := slot(name)
+	forms := [2]numbered{newNumbered(name+":"+kind, "}"), newNumbered(name+":"+kind+"{", "}")}
 	for i := 0; ; i++ {
-		for _, key := range [2]string{
-			name + ":" + kind + strconv.Itoa(i) + "}",
-			name + ":" + kind + "{" + strconv.Itoa(i) + "}",
-		} {
-			if slot(key) == want {
-				return key
+		for _, f := range forms {
+			if f.slot(i) == want {
+				return f.before + strconv.Itoa(i) + f.after
 			}
 		}
 	}
+}
+
+// numbered are keys that differ in a number. Their slots are told without the sum over
+// the whole of each, for a name may be long.
+type numbered struct {
+	before, after string
+	sum           uint16 // of what the tag has in front of the number
+	tail          string // what the tag has behind it
+}
+
+// newNumbered takes texts that make the same tag around any number.
+func newNumbered(before, after string) numbered {
+	start, end := tagBounds(before + "0" + after)
+	return numbered{
+		before: before, after: after,
+		sum: crc16(0, before[start:]), tail: after[:end-len(before)-len("0")],
+	}
+}
+
+// slot is the Cluster hash slot of key i.
+func (n *numbered) slot(i int) uint16 {
+	return crc16(crc16(n.sum, strconv.Itoa(i)), n.tail) % 16384
 }
 
 // hashTag is the part of a key that decides its slot (Redis Cluster
 // specification, "Hash tags"): what stands between the first { and the first }
 // after it, or the whole key if that is nothing.
 func hashTag(key string) string {
+	start, end := tagBounds(key)
+	return key[start:end]
+}
+
+func tagBounds(key string) (start, end int) {
 	open := strings.IndexByte(key, '{')
 	if open < 0 {
-		return key
+		return 0, len(key)
 	}
 	length := strings.IndexByte(key[open+1:], '}')
 	if length <= 0 {
-		return key
+		return 0, len(key)
 	}
-	return key[open+1 : open+1+length]
+	return open + 1, open + 1 + length
 }
 
 // slot is the Cluster hash slot of a key.
-func slot(key string) uint16 { return crc16(hashTag(key)) % 16384 }
+func slot(key string) uint16 { return crc16(0, hashTag(key)) % 16384 }
 
-// crc16 is CRC-16/XMODEM, the sum that Redis Cluster uses.
-func crc16(s string) uint16 {
-	var crc uint16
+// crc16 goes on with sum over s: CRC-16/XMODEM, the sum that Redis Cluster uses, which
+// begins with 0.
+func crc16(sum uint16, s string) uint16 {
 	for i := range len(s) {
-		crc ^= uint16(s[i]) << 8
+		sum ^= uint16(s[i]) << 8
 		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
+			if sum&0x8000 != 0 {
+				sum = sum<<1 ^ 0x1021
 			} else {
-				crc <<= 1
+				sum <<= 1
 			}
 		}
 	}
-	return crc
+	return sum
 }

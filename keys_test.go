@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,33 @@ func TestKeys(t *testing.T) {
 	}
 	require.Equal(t, "jobs:f{jobs}", keysOf("jobs").fence)
 	require.Equal(t, "{42}:x:f", keysOf("{42}:x").fence)
+}
+
+// The slots of a search are those of its keys.
+func TestKeysNumbered(t *testing.T) {
+	t.Parallel()
+	for _, name := range oddNames {
+		if hashTag(name) != name {
+			continue // needs no search
+		}
+		for _, form := range [][2]string{{name + ":f", "}"}, {name + ":f{", "}"}} {
+			n := newNumbered(form[0], form[1])
+			for i := range 150 {
+				key := form[0] + strconv.Itoa(i) + form[1]
+				require.Equal(t, slot(key), n.slot(i), "%q", key)
+			}
+		}
+	}
+}
+
+// The search does not take longer because the name is long.
+func TestKeysOfLongNames(t *testing.T) {
+	t.Parallel()
+	for _, braces := range []string{"{", "}", "{}", "}{"} {
+		started := time.Now()
+		requireGoodKeys(t, strings.Repeat("x", 200_000)+braces+strings.Repeat("y", 200_000))
+		require.Less(t, time.Since(started), 10*time.Second)
+	}
 }
 
 func FuzzKeys(f *testing.F) {
