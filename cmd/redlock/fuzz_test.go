@@ -85,7 +85,7 @@ func FuzzNodesVariable(f *testing.F) {
 func FuzzArguments(f *testing.F) {
 	for _, s := range []string{
 		"run --name x --wait -1s -- true", "run --node redis://u:" + secret + "@h", "status redis://u:" + secret + "@h", "break --expiry 1",
-		"bench --goroutines 99999999999999999999", "demo --seconds x", "help nothing", "completion", "--node", "run --expiry=NaN", "dev --count -1",
+		"bench --goroutines 99999999999999999999", "demo --seconds x", "help nothing", "completion", "--node", ":" + secret + "@h", "run --expiry=NaN", "dev --count -1",
 	} {
 		f.Add(strings.ReplaceAll(s, " ", "\n"))
 	}

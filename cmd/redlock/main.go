@@ -80,13 +80,21 @@ func report(w io.Writer, err error) int {
 	if errors.As(err, &e) {
 		code = e.code
 	}
-	if text := err.Error(); text != "" {
-		fmt.Fprintf(w, "redlock: %s\n", withoutPasswords(text))
+	if text := withoutPasswords(err.Error()); text != "" {
+		if code == exitUsage {
+			text = halfURL.ReplaceAllString(text, ":…@")
+		}
+		fmt.Fprintf(w, "redlock: %s\n", text)
 	}
 	return code
 }
 
-var userinfo = regexp.MustCompile(`://[^\n]*@`)
+var (
+	userinfo = regexp.MustCompile(`://[^\n]*@`)
+	// halfURL is a URL that lacks its scheme, where arguments are wrong. Elsewhere a
+	// name may look so.
+	halfURL = regexp.MustCompile(`:/?[^\s/]\S*@`)
+)
 
 // withoutPasswords is the last guard: a URL in the wrong place, such as that of the
 // command, is quoted by whoever trips over it.
