@@ -63,7 +63,8 @@ func (m *Mutex) attempt(ctx context.Context, w *waiter) (*grant, *refusal) {
 		no := m.judge(replies, a.high)
 		a.undo(ctx, no.held)
 		if tooSlow {
-			no.err = errors.Join(ErrNoQuorum, errTooSlow)
+			// The votes were not split: all were its own.
+			no.err, no.split = errors.Join(ErrNoQuorum, errTooSlow), false
 		}
 		return nil, no
 	}

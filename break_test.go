@@ -277,3 +277,58 @@ func TestBreakTakesNoOtherHolder(t *testing.T) {
 		unlock(t, next)
 	})
 }
+
+// The value of another library's lock may be a number. Broken, it buries nobody but
+// itself.
+func TestBreakOfANumberBuriesNoGrant(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{"1764551420000000000", "1764551420000000", "7", "some text"} {
+		t.Run(value, func(t *testing.T) {
+			t.Parallel()
+			servers := testutil.StartRedisN(t, 3)
+			r := factory(t, servers, patient())
+			for _, s := range servers {
+				s.MustDo(t, "SET", "jobs", value, "PX", 60_000)
+			}
+			require.NoError(t, r.Break(t.Context(), "jobs"))
+			adopted := r.NewMutex("jobs", redlock.WithValue(value))
+			_, err := adopted.Extend()
+			require.ErrorIs(t, err, redlock.ErrExtendFailed)
+			m := r.NewMutex("jobs")
+			require.NoError(t, m.Lock())
+			requireHeld(t, servers, "jobs", 3)
+			servers[2].MustDo(t, "DEL", "jobs")
+			ok, err := m.Extend()
+			require.NoError(t, err)
+			require.True(t, ok)
+			requireHeld(t, servers, "jobs", 3)
+			unlock(t, m)
+		})
+	}
+}
+
+// A key of somebody else's may live for longer than a number of nanoseconds can say.
+func TestBreakOfALifeBeyondCounting(t *testing.T) {
+	t.Parallel()
+	servers := testutil.StartRedisN(t, 3)
+	r := factory(t, servers, patient())
+	for _, s := range servers[:2] {
+		s.MustDo(t, "SET", "jobs", "another", "PX", int64(1)<<53)
+	}
+	s, err := r.Inspect(t.Context(), "jobs")
+	require.NoError(t, err)
+	require.Greater(t, s.TTL, 365*24*time.Hour)
+	var taken *redlock.TakenError
+	require.ErrorAs(t, r.NewMutex("jobs").TryLock(), &taken)
+	require.Greater(t, taken.TTL, 365*24*time.Hour)
+	require.NoError(t, r.Break(t.Context(), "jobs"))
+	requireFree(t, servers, "jobs")
+	testutil.Eventually(t, settle, func() bool {
+		for _, s := range servers {
+			if lockedBy(t, s, "jobs:b{jobs}") == "" {
+				return false
+			}
+		}
+		return true
+	}, "the tombstone is on every node")
+}

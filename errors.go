@@ -179,12 +179,7 @@ func spoke(err error) bool {
 	return false
 }
 
-// refused reports whether the node turned the request away before running it. A
-// wrong type may show after a script's first write.
-func refused(err error) bool {
-	return permanent(err) && !strings.Contains(err.Error(), "WRONGTYPE")
-}
-
+// permanent reports whether the node refused, and will until somebody mends it.
 func permanent(err error) bool {
 	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return false

@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -284,4 +285,30 @@ func TestAttemptUndoesEveryProposal(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A release that is owed is owed for as long as the grant may live.
+func TestJanitorDeliversAfterALongExtend(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.NewNodes(3)
+		r, err := redlock.New(nodes.Pools())
+		require.NoError(t, err)
+		m := r.NewMutex("jobs")
+		require.NoError(t, m.Lock())
+		const longest = 100 * 365 * 24 * time.Hour
+		for _, d := range []time.Duration{math.MaxInt64, longest + time.Millisecond} {
+			_, err = m.ExtendFor(t.Context(), d)
+			require.ErrorIs(t, err, redlock.ErrInvalidOption)
+		}
+		_, err = m.ExtendFor(t.Context(), longest)
+		require.NoError(t, err)
+		nodes[2].Down()
+		unlock(t, m)
+		time.Sleep(3 * time.Second)
+		nodes[2].Up()
+		require.NoError(t, r.Close(t.Context()))
+		_, held := nodes[2].Value("jobs")
+		require.False(t, held)
+	})
 }

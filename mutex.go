@@ -152,11 +152,15 @@ func (m *Mutex) acquire(ctx context.Context, tries int, wait bool) error {
 		m.eyes.done(ctx, VerbEvent{Verb: "lock", Name: m.name, Err: err, Duration: time.Since(started)})
 		return err
 	}
+	granted := false
+	defer func() {
+		if !granted { // also when a function of the user's panics
+			<-m.gate
+		}
+	}()
 	g, attempts, err := m.contend(ctx, tries)
 	e := VerbEvent{Verb: "lock", Name: m.name, Err: err, Duration: time.Since(started), Attempts: attempts}
-	if err != nil {
-		<-m.gate
-	} else {
+	if granted = err == nil; granted {
 		m.mu.Lock()
 		m.grant = g
 		m.mu.Unlock()
@@ -269,6 +273,9 @@ func (m *Mutex) ExtendFor(ctx context.Context, d time.Duration) (bool, error) {
 		c.expiry = d.Truncate(time.Millisecond)
 		if d < time.Millisecond || c.expiry <= drift(d, c.driftFactor) {
 			c.invalid("ExtendFor", d, "leaves no validity")
+		}
+		if d > longestLife {
+			c.invalid("ExtendFor", d, fmt.Sprintf("must be at most %v", longestLife))
 		}
 		if c.guard > 0 && d > c.guard {
 			c.invalid("ExtendFor", d, fmt.Sprintf("is above the longest hold that WithRestartGuard(%v) allows", c.guard))

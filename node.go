@@ -72,12 +72,13 @@ type reply struct {
 // answered reports whether the node itself spoke, if only to refuse.
 func (r *reply) answered() bool { return r.err == nil || permanent(r.err) }
 
-// refuses reports whether it is sure that the node did not grant an acquire.
+// refuses reports whether it is sure that the node did not grant an acquire: its script
+// writes nothing before the last command that may be refused.
 func (r *reply) refuses() bool {
 	if r.partial {
 		return false
 	}
-	return r.unsent || refused(r.err) || r.err == nil && (r.code == codeBusy || r.code == codeStale || r.code == codeQuarantined)
+	return r.unsent || permanent(r.err) || r.err == nil && (r.code == codeBusy || r.code == codeStale || r.code == codeQuarantined)
 }
 
 // acquire proposes a ballot.
@@ -171,7 +172,8 @@ func (r *reply) decode(s *script, ints []int64) error {
 		r.now, r.fence = ints[1], ints[2]
 	}
 	if len(ints) == 6 {
-		r.ttl, r.ballot, r.last = ints[3], ints[4], ints[5]
+		r.ballot, r.last = ints[4], ints[5]
+		r.ttl = min(max(ints[3], -1), longestLife.Milliseconds()) // others' keys may live on
 	}
 	return nil
 }

@@ -32,6 +32,9 @@ const (
 	maxRetryDelay        = 250 * time.Millisecond
 )
 
+// longestLife bounds what a node is told to keep, so that no sum of lives overflows.
+const longestLife = 100 * 365 * 24 * time.Hour
+
 // config is a set of options with its first error.
 type config struct {
 	expiry        time.Duration
@@ -98,6 +101,9 @@ func (c *config) check() {
 	if c.expiry <= drift(c.expiry, c.driftFactor) {
 		c.invalid("WithExpiry", c.expiry, fmt.Sprintf("leaves no validity after a drift of %v", drift(c.expiry, c.driftFactor)))
 	}
+	if c.expiry > longestLife {
+		c.invalid("WithExpiry", c.expiry, fmt.Sprintf("must be at most %v", longestLife))
+	}
 	if c.nodeTimeout > 0 && c.nodeTimeout >= c.expiry {
 		c.invalid("WithNodeTimeout", c.nodeTimeout, fmt.Sprintf("must be less than the expiry of %v", c.expiry))
 	}
@@ -120,9 +126,19 @@ func (c *config) timeout() time.Duration {
 	return min(max(time.Duration(float64(c.expiry)*c.timeoutFactor), floor), 2*time.Second)
 }
 
+// demands are the options by which a mutex finds a quorum or does not.
+type demands struct {
+	expiry, timeout, guard time.Duration
+	driftFactor            float64
+}
+
+func (c *config) demands() demands {
+	return demands{expiry: c.expiry, timeout: c.timeout(), guard: c.guard, driftFactor: c.driftFactor}
+}
+
 // WithExpiry sets how long a node keeps the lock without an extend, in whole
-// milliseconds, by default 8 s. What may be relied on is the validity, which is
-// shorter by the drift and by the time that acquiring took.
+// milliseconds up to 100 years, by default 8 s. What may be relied on is the validity,
+// which is shorter by the drift and by the time that acquiring took.
 func WithExpiry(d time.Duration) Option {
 	return optionFunc(func(c *config) {
 		// Nodes count in milliseconds, and the ledger must not count on more.
@@ -254,6 +270,9 @@ func WithRestartGuard(longest time.Duration) Option {
 		// Below that the node may have forgotten its fences, too.
 		if least := 2*skewBound + time.Millisecond; longest < least {
 			c.invalid("WithRestartGuard", longest, fmt.Sprintf("must be at least %v", least))
+		}
+		if longest > longestLife {
+			c.invalid("WithRestartGuard", longest, fmt.Sprintf("must be at most %v", longestLife))
 		}
 	})
 }

@@ -21,6 +21,8 @@ func TestBadOptions(t *testing.T) {
 		names string
 	}{
 		{[]Option{WithExpiry(0)}, "WithExpiry(0s)"},
+		{[]Option{WithExpiry(math.MaxInt64)}, "WithExpiry(2562047h47m16.854s)"},
+		{[]Option{WithRestartGuard(longestLife + 1)}, "WithRestartGuard(876000h0m0.000000001s)"},
 		{[]Option{WithExpiry(-time.Second)}, "WithExpiry(-1s)"},
 		{[]Option{WithExpiry(999 * time.Microsecond)}, "WithExpiry(999µs)"},
 		{[]Option{WithExpiry(2 * time.Millisecond)}, "WithExpiry(2ms)"}, // the drift eats it

@@ -1,18 +1,21 @@
 package redlock_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorumlock/redlock"
 	"github.com/quorumlock/redlock/internal/testutil"
+	"github.com/quorumlock/redlock/pool"
 )
 
 // A refusal is one way in which a server turns a lock down, as it words it. The
@@ -243,4 +246,41 @@ func dialDo(t testing.TB, s *testutil.Server, opts []redis.DialOption, cmd strin
 	require.NoError(t, err)
 	defer c.Close() //nolint:errcheck // one command, already answered
 	return c.Do(cmd, args...)
+}
+
+// Whatever command a user lacks the right to, a Lock that fails leaves nothing behind.
+func TestNothingIsLeftWhateverIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{
+		"get", "set", "del", "exists", "pttl", "pexpire", "time", "zadd", "zrem", "zrank", "zrange", "zcard", "zpopmin", "publish", "subscribe",
+	} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			servers := testutil.StartRedisN(t, 3)
+			var nodes []pool.Pool
+			for _, s := range servers {
+				s.SetUser(t, "locker", "~*", "&*", "+@all", "-"+command)
+				nodes = append(nodes, poolAt(t, s.Addr(), asLocker...))
+			}
+			r := factoryOf(t, nodes, patient(), redlock.WithExpiry(time.Minute))
+			for round := range 3 {
+				for _, s := range servers {
+					s.MustDo(t, "SET", "jobs", "another", "PX", 300) // so that it waits, and queues
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), settle)
+				m := r.NewMutex("jobs")
+				err := m.LockContext(ctx)
+				cancel()
+				t.Logf("round %d: %v", round, err)
+				if err != nil {
+					require.NotErrorIs(t, err, context.DeadlineExceeded, "it waited for itself")
+				} else if _, err = m.Unlock(); err != nil { // may be refused, too
+					for _, s := range servers {
+						s.MustDo(t, "DEL", "jobs")
+					}
+				}
+				requireFree(t, servers, "jobs")
+			}
+		})
+	}
 }

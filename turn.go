@@ -21,8 +21,9 @@ type turnQueue struct {
 
 // standing is one in line.
 type standing struct {
-	come chan struct{} // closed when the turn has come, or will not
-	no   *refusal      // set before come is closed: the turn will not come, for this reason
+	demands demands
+	come    chan struct{} // closed when the turn has come, or will not
+	no      *refusal      // set before come is closed: the turn will not come, for this reason
 }
 
 // turn is the right to ask the nodes for a name.
@@ -44,7 +45,7 @@ func (t *turns) enter(ctx context.Context, m *Mutex) (turn, error) {
 		t.mu.Unlock()
 		return mine, nil
 	}
-	s := &standing{come: make(chan struct{})}
+	s := &standing{demands: m.demands(), come: make(chan struct{})}
 	q.waiting = append(q.waiting, s)
 	t.mu.Unlock()
 	var err error
@@ -102,13 +103,18 @@ func (t turn) leave() {
 	q.waiting = q.waiting[1:]
 }
 
-// fail ends the turn with a refusal that holds for everybody in line.
-func (t turn) fail(no *refusal) {
+// fail sends those away who would only be refused for the same reason, because they
+// demand the same of the nodes.
+func (t turn) fail(no *refusal, d demands) {
 	t.t.mu.Lock()
 	defer t.t.mu.Unlock()
-	for _, s := range t.t.names[t.name].waiting {
+	q := t.t.names[t.name]
+	q.waiting = slices.DeleteFunc(q.waiting, func(s *standing) bool {
+		if s.demands != d {
+			return false
+		}
 		s.no = no
 		close(s.come)
-	}
-	delete(t.t.names, t.name)
+		return true
+	})
 }

@@ -41,6 +41,7 @@ type waiter struct {
 	ticket string  // guarded by mu
 	joined nodeSet // guarded by mu; nodes in whose queue it may stand
 	called nodeSet // guarded by mu; nodes that have called since the last attempt
+	met    nodeSet // guarded by mu; nodes that have begun to listen while it waited
 	queued bool    // guarded by mu; it has stood in a queue, so that nodes may call
 	over   bool    // guarded by mu; it waits no longer
 }
@@ -95,6 +96,18 @@ func (w *waiter) call(i int) {
 	select {
 	case w.wake <- struct{}{}:
 	default:
+	}
+}
+
+// meet is a call by node i because it has begun to listen, once: a subscription that
+// comes and goes must not make more tries than there are.
+func (w *waiter) meet(i int) {
+	w.mu.Lock()
+	before := w.met.has(i)
+	w.met.add(i)
+	w.mu.Unlock()
+	if !before {
+		w.call(i)
 	}
 }
 
@@ -157,11 +170,11 @@ func (m *Mutex) contend(ctx context.Context, tries int) (g *grant, attempts int,
 		if err != nil {
 			return nil, 0, err
 		}
+		defer turn.leave() // also when a function of the user's panics
 		g, attempts, no := m.compete(ctx, 0)
-		if g == nil && ctx.Err() == nil && (no.hopeless || errors.Is(no.err, ErrNoQuorum)) {
-			turn.fail(no) // those in line would only find the same, one after the other
-		} else {
-			turn.leave()
+		if g == nil && ctx.Err() == nil && errors.Is(no.err, ErrNoQuorum) {
+			// Those in line with the same demands would only find the same, one after the other.
+			turn.fail(no, m.demands())
 		}
 		return g, attempts, m.refused(ctx, no)
 	case 1:
@@ -252,6 +265,9 @@ func (m *Mutex) once(ctx context.Context) (g *grant, attempts int, no *refusal) 
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
+			timer.Stop()
+			return nil, attempts, no
+		case <-m.r.closing:
 			timer.Stop()
 			return nil, attempts, no
 		}

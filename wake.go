@@ -82,12 +82,12 @@ func (h *wakes) subscribe(n *node, s pool.Subscriber) {
 	ctx := h.r.life
 	pause := firstResubscribe
 	for {
+		started := time.Now()
 		confirmed, err := h.subscribeOnce(ctx, n, s)
-		if confirmed {
-			pause = firstResubscribe
-		}
 		if permanent(err) {
 			pause = lastResubscribe
+		} else if confirmed && time.Since(started) > pause {
+			pause = firstResubscribe // not for one that comes and goes
 		}
 		timer := time.NewTimer(pause/2 + spread(time.Now().UnixNano()+int64(n.index), pause))
 		select {
@@ -110,12 +110,11 @@ func (h *wakes) subscribeOnce(ctx context.Context, n *node, s pool.Subscriber) (
 		if over {
 			return
 		}
-		confirmed = true
 		h.ready[n.index].Store(true)
 		h.on.Store(true)
 		// A call may have been missed, and queues can be joined now.
 		for _, list := range h.waiters {
-			list[0].call(n.index)
+			list[0].meet(n.index)
 		}
 	}, func(payload string) {
 		ticket, name, ok := strings.Cut(payload, " ")
@@ -128,8 +127,7 @@ func (h *wakes) subscribeOnce(ctx context.Context, n *node, s pool.Subscriber) (
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	over = true
-	h.ready[n.index].Store(false)
-	return confirmed, err
+	return h.ready[n.index].Swap(false), err
 }
 
 // notice hands a call to the waiter it is for. When that waits no longer, the node

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,6 +144,42 @@ func TestConfirmedTooLate(t *testing.T) {
 		<-s.told
 		require.False(t, r.wakes.listening(r.nodes[0]))
 		require.False(t, r.wakes.on.Load())
+		require.NoError(t, r.Close(t.Context()))
+	})
+}
+
+// comesAndGoes is a subscriber that is confirmed and lost at once.
+type comesAndGoes struct {
+	*redlocktest.Node
+	comes atomic.Int32
+}
+
+func (c *comesAndGoes) Subscribe(_ context.Context, _ string, ready func(), _ func(string)) error {
+	c.comes.Add(1)
+	ready()
+	return context.DeadlineExceeded
+}
+
+// A subscription that comes and goes makes no more tries than were asked for, but one
+// for each node, and is not dialled all the time.
+func TestSubscriptionThatComesAndGoes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.NewNodes(3)
+		first := &comesAndGoes{Node: nodes[0]}
+		pools := []pool.Pool{first, &comesAndGoes{Node: nodes[1]}, &comesAndGoes{Node: nodes[2]}}
+		for _, n := range nodes {
+			n.Set("jobs", "another", 0)
+		}
+		r, err := New(pools, WithRetryDelay(20*time.Second))
+		require.NoError(t, err)
+		const tries = 3
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		require.ErrorIs(t, r.NewMutex("jobs", WithTries(tries)).LockContext(ctx), ErrTaken)
+		require.NoError(t, ctx.Err())
+		require.Less(t, first.comes.Load(), int32(40))
+		require.LessOrEqual(t, nodes[0].Stats().Executed["acquire"], tries+len(nodes))
 		require.NoError(t, r.Close(t.Context()))
 	})
 }

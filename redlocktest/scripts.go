@@ -46,13 +46,16 @@ func acquire(s *session, keys, argv words) []int64 {
 	}
 
 	value := grantValue(id, ballot)
-	granted := func() []int64 {
+	fenceLife := func() int64 {
 		if known {
-			fencePX = s.longest(keys.at(2), fencePX)
+			return s.longest(keys.at(2), fencePX)
 		}
-		s.setPX(keys.at(2), ballot, fencePX)
+		return fencePX
+	}
+	granted := func(life int64) []int64 {
+		s.setPX(keys.at(2), ballot, life)
 		if member != "" {
-			s.zrem(keys.at(3), member)
+			_ = protect(func() { s.zrem(keys.at(3), member) })
 		}
 		return []int64{1, now, 0, 0, 0, 0}
 	}
@@ -60,9 +63,10 @@ func acquire(s *session, keys, argv words) []int64 {
 	var refused error
 	if p > c && near && barred == 0 {
 		var set bool
+		life := fenceLife()
 		refused = protect(func() { set = s.setNX(keys.at(1), value, px) })
 		if set {
-			return granted()
+			return granted(life)
 		}
 	}
 
@@ -88,8 +92,9 @@ func acquire(s *session, keys, argv words) []int64 {
 	if !isHeld || p < c || !near {
 		return []int64{3, now, c, 0, 0, -1}
 	}
+	life := fenceLife()
 	s.setPX(keys.at(1), value, s.longest(keys.at(1), px))
-	return granted()
+	return granted(life)
 }
 
 func release(s *session, keys, argv words) []int64 {
@@ -217,7 +222,7 @@ func breakLock(s *session, keys, argv words) []int64 {
 	}
 	stone := argv.at(3)
 	if stone == "0" {
-		stone = argv.at(2)
+		stone = "=" + argv.at(2)
 	}
 	if old, found := s.get(keys.at(4)); found && ballotOf(old) > ballotOf(stone) {
 		stone = old
@@ -272,7 +277,7 @@ func (s *session) fence(key string) (int64, bool) {
 
 func (s *session) buried(key, id string, token int64) bool {
 	stone, found := s.get(key)
-	return found && (stone == id || ballotOf(stone) >= token)
+	return found && (stone == "="+id || ballotOf(stone) >= token)
 }
 
 func ballotOf(stone string) int64 {

@@ -26,13 +26,16 @@ if string.byte(id, -1) == 46 then -- a dot
   value = id .. ballot
 end
 
-local function granted()
-  if known then
-    fence_px = longest(KEYS[2], tonumber(fence_px))
-  end
-  redis.call('SET', KEYS[2], ballot, 'PX', fence_px)
+-- An error says that nothing was granted. So of what a user may lack the right to,
+-- nothing is left to fail after the first write.
+local function fence_life()
+  return known and longest(KEYS[2], tonumber(fence_px)) or fence_px
+end
+
+local function granted(life)
+  redis.call('SET', KEYS[2], ballot, 'PX', life)
   if member ~= '' then
-    redis.call('ZREM', KEYS[3], member)
+    redis.pcall('ZREM', KEYS[3], member)
   end
   return {1, now, 0, 0, 0, 0}
 end
@@ -41,9 +44,10 @@ end
 -- has yet to say whether the lock is busy.
 local set
 if p > c and near and barred == 0 then
+  local life = fence_life()
   set = redis.pcall('SET', KEYS[1], value, 'NX', 'PX', px)
   if set and not set.err then
-    return granted()
+    return granted(life)
   end
 end
 
@@ -72,5 +76,6 @@ end
 if not held or p < c or not near then
   return {3, now, c, 0, 0, -1}
 end
+local life = fence_life()
 redis.call('SET', KEYS[1], value, 'PX', longest(KEYS[1], tonumber(px)))
-return granted()
+return granted(life)

@@ -24,10 +24,11 @@ if held then
   code = 1
 end
 -- A later break must not free the holder of an earlier one: tokens rise, so the
--- highest ballot broken stands for all below. A value without one stands for itself.
+-- highest ballot broken stands for all below. A value without one stands for itself,
+-- behind a sign that no number has: it may look like a ballot.
 local stone = ARGV[3]
 if stone == '0' then
-  stone = ARGV[2]
+  stone = '=' .. ARGV[2]
 end
 local old = redis.call('GET', KEYS[4])
 if old and (tonumber(old) or 0) > (tonumber(stone) or 0) then

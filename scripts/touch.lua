@@ -33,7 +33,7 @@ end
 
 -- Broken: by name, or for being no younger than a broken grant.
 local function buried(stone)
-  return stone and (stone == id or (tonumber(stone) or 0) >= tonumber(ARGV[2]))
+  return stone and (stone == '=' .. id or (tonumber(stone) or 0) >= tonumber(ARGV[2]))
 end
 
 local code
