@@ -88,11 +88,10 @@ func (e *NodeError) Permanent() bool { return permanent(e.Err) }
 
 // Reasons for which a node does not count, beside what it replies itself.
 var (
-	errNodeClock   = errors.New("clock is too far from the other nodes'")
-	errNodeBusy    = errors.New("too many requests in flight")
-	errNodeSuspect = errors.New("does not answer; waiting for a probe")
-	errTooSlow     = errors.New("the quorum answered after the validity had run out")
-	errReply       = errors.New("unexpected reply")
+	errNodeClock = errors.New("clock is too far from the other nodes'")
+	errNodeBusy  = errors.New("too many requests in flight")
+	errTooSlow   = errors.New("the quorum answered after the validity had run out")
+	errReply     = errors.New("unexpected reply")
 )
 
 // silenceError says that a node did not answer within the node timeout. It is not a
@@ -103,6 +102,15 @@ func (e *silenceError) Error() string { return "no answer within the node timeou
 
 // Timeout makes it a net.Error's kin.
 func (e *silenceError) Timeout() bool { return true }
+
+// suspectError says that a node was not asked, because it has not answered of late.
+type suspectError struct{ last error }
+
+func (e *suspectError) Error() string {
+	return fmt.Sprintf("does not answer; waiting for a probe (last: %v)", e.last)
+}
+
+func (e *suspectError) Unwrap() error { return e.last }
 
 // quarantineError says that a restarted node must not vote yet.
 type quarantineError struct{ left time.Duration }

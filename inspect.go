@@ -155,7 +155,9 @@ func quorumEnds(lives []time.Duration, quorum int) time.Duration {
 func (r *Redlock) Break(ctx context.Context, name string) error {
 	s, err := r.Inspect(ctx, name)
 	if err != nil {
-		return fail("break", name, err)
+		var f *failure
+		errors.As(err, &f) // Inspect returns nothing else
+		return fail("break", name, f.matches...)
 	}
 	value := s.Value
 	var life time.Duration

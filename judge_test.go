@@ -50,7 +50,7 @@ func TestSplitVotesAreToldFromAHolder(t *testing.T) {
 	busy := func(ballot int64) reply {
 		return reply{code: codeBusy, ttl: 6000, ballot: ballot, last: -1, received: time.Now()}
 	}
-	down := reply{err: r.nodes[4].fault(errNodeSuspect)}
+	down := reply{err: r.nodes[4].fault(errNodeBusy)}
 
 	split := m.judge([]reply{busy(1), busy(1), busy(2), busy(2), {code: codeGranted}}, 3)
 	require.True(t, split.split)

@@ -37,12 +37,13 @@ type job interface {
 // lanes bound the goroutines and connections that one node can bind. A goroutine
 // ends when nothing waits; it takes the next job itself.
 type lanes struct {
-	silent    atomic.Int32 // requests in a row without any answer
-	lastFault atomic.Int64 // when the last of those ended, Unix ns
-	trip      atomic.Int64 // shortest round trip of late, ns
-	window    atomic.Int64 // how many may run while a node is slow to answer; 0: as usual
-	answers   atomic.Int64 // since the window was last changed
-	probeAt   atomic.Int64 // when a suspect may be asked again, Unix ns
+	silent    atomic.Int32          // requests in a row without any answer
+	lastFault atomic.Int64          // when the last of those ended, Unix ns
+	failure   atomic.Pointer[error] // what it ended with
+	trip      atomic.Int64          // shortest round trip of late, ns
+	window    atomic.Int64          // how many may run while a node is slow to answer; 0: as usual
+	answers   atomic.Int64          // since the window was last changed
+	probeAt   atomic.Int64          // when a suspect may be asked again, Unix ns
 
 	worker func() // work; made once, so that go allocates nothing
 
@@ -57,9 +58,9 @@ type lanes struct {
 // submit runs j on a goroutine, now or after others, or refuses it at once: above
 // the cap a node counts as failed.
 func (n *node) submit(j job) {
-	limit, queued, reason := n.lanes.limit(), maxQueued, errNodeBusy
-	if n.suspect() {
-		limit, queued, reason = min(limit, maxProbes), 0, errNodeSuspect
+	limit, queued, suspect := n.lanes.limit(), maxQueued, n.suspect()
+	if suspect {
+		limit, queued = min(limit, maxProbes), 0
 		if time.Now().UnixNano() < n.probeAt.Load() {
 			limit = 1
 		}
@@ -77,9 +78,16 @@ func (n *node) submit(j job) {
 		n.lanes.mu.Unlock()
 	default:
 		n.lanes.mu.Unlock()
-		j.refuse(n, n.fault(reason))
+		if suspect {
+			j.refuse(n, n.notAsked())
+		} else {
+			j.refuse(n, n.fault(errNodeBusy))
+		}
 	}
 }
+
+// notAsked is the fault of a suspect.
+func (n *node) notAsked() *NodeError { return n.fault(&suspectError{*n.failure.Load()}) }
 
 // work runs what waits, and ends when nothing does.
 func (n *node) work() {
@@ -180,7 +188,8 @@ func (n *node) heard(err error, took time.Duration) {
 		n.widen()
 		return
 	}
-	now := time.Now()
+	now, why := time.Now(), n.fault(err).Err
+	n.failure.Store(&why)
 	n.lastFault.Store(now.UnixNano())
 	faults := n.silent.Add(1)
 	if !neverSent(err) {

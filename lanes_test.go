@@ -130,3 +130,24 @@ func TestSuspectIsAskedLittle(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// The fault of a node that is not asked any more still says what is wrong with it.
+func TestSuspectSaysWhatItFailedWith(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(2, nil, newBallots(3))
+		wrong := errors.New("certificate signed by unknown authority")
+		for range suspectFaults {
+			n.heard(wrong, time.Millisecond)
+		}
+		require.True(t, n.suspect())
+		fault := n.notAsked()
+		require.ErrorIs(t, fault, wrong)
+		require.ErrorContains(t, fault, "does not answer")
+		require.ErrorContains(t, fault, wrong.Error())
+		n.heard(context.DeadlineExceeded, time.Second)
+		fault = n.notAsked()
+		require.NotErrorIs(t, fault, context.DeadlineExceeded, "nothing of the caller's has ended")
+		require.ErrorContains(t, fault, "no answer within the node timeout")
+	})
+}

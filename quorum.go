@@ -273,7 +273,7 @@ func (rd *round) wait(ctx context.Context) (verdict, []reply) {
 	if rd.outcome == won {
 		for i := range rd.replies { // nothing else is written to them any more
 			if a := &rd.replies[i]; !a.counted && !rd.hoped.has(i) {
-				a.err = rd.nodes[i].fault(errNodeSuspect)
+				a.err = rd.nodes[i].notAsked()
 			}
 		}
 		return won, rd.replies
@@ -318,7 +318,7 @@ func (rd *round) lostReplies(silent error) []reply {
 		case silent != nil:
 			a.err = &NodeError{Node: i, Addr: rd.nodes[i].addr, Err: silent}
 		case !rd.hoped.has(i):
-			a.err = rd.nodes[i].fault(errNodeSuspect)
+			a.err = rd.nodes[i].notAsked()
 		}
 	}
 	return replies
