@@ -1,13 +1,9 @@
 package main
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/quorumlock/redlock"
@@ -50,7 +46,7 @@ func (c *benchCommand) Run(s streams) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
 	result, err := latency.Measure(ctx, latency.Config{
 		Count: c.Count, Time: c.Time, Waiters: c.Waiters, Name: c.Prefix + rand.Text(),
@@ -72,7 +68,7 @@ func (c *benchCommand) Run(s streams) error {
 		fmt.Fprintf(s.err, "redlock: %d calls failed, the first with: %s\n", result.Failed, withoutPasswords(plain(result.FirstError)))
 	}
 	if ctx.Err() != nil {
-		return exitWith(exitSignal + int(syscall.SIGINT))
+		return endedBy(ctx)
 	}
 	return nil
 }

@@ -5,10 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/quorumlock/redlock"
 )
@@ -51,7 +48,7 @@ func (c *breakCommand) Run(s streams) error {
 			return err
 		}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
 	err = service.Break(ctx, c.Name)
 	switch {
@@ -62,6 +59,8 @@ func (c *breakCommand) Run(s streams) error {
 		return c.nothing()
 	case errors.Is(err, redlock.ErrTaken):
 		return exitf(exitBusy, "%q: another holder came between", c.Name)
+	case ctx.Err() != nil:
+		return endedBy(ctx)
 	}
 	return exitf(exitUnavailable, "%s", plain(err))
 }

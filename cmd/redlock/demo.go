@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/quorumlock/redlock/cmd/redlock/internal/demo"
@@ -47,13 +45,15 @@ func (c *demoCommand) Run(s streams) error {
 	if c.JSON {
 		progress = s.err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
 	report, err := c.run(ctx, demo.Config{Duration: duration, Servers: c.Redis, View: viewFor(progress)})
 	var usage *exitError
 	switch {
 	case errors.As(err, &usage):
 		return err
+	case err != nil && ctx.Err() != nil:
+		return endedBy(ctx)
 	case err != nil && report.Workers == 0:
 		return exitf(exitUnavailable, "%s", strings.TrimPrefix(err.Error(), "testutil: "))
 	case err != nil:
@@ -66,7 +66,7 @@ func (c *demoCommand) Run(s streams) error {
 	case !report.Safe() && (report.Grants > 0 || ctx.Err() == nil):
 		return exitf(exitFailure, "%s", verdict(report))
 	case ctx.Err() != nil:
-		return exitWith(exitSignal + int(syscall.SIGINT))
+		return endedBy(ctx)
 	}
 	return nil
 }

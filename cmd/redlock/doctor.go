@@ -4,9 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -46,7 +43,7 @@ func (c *doctorCommand) Run(s streams) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
 	config := doctor.Config{TTL: c.TTL, Guard: c.Guard, Prefix: c.Prefix}
 	for _, e := range endpoints {
@@ -60,7 +57,7 @@ func (c *doctorCommand) Run(s streams) error {
 	}
 	report := doctor.Examine(ctx, config)
 	if ctx.Err() != nil {
-		return exitWith(exitSignal + int(syscall.SIGINT))
+		return endedBy(ctx)
 	}
 	if c.JSON {
 		err = json.NewEncoder(s.out).Encode(report)

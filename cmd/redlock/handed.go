@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/quorumlock/redlock"
@@ -69,12 +67,15 @@ func (c *handedOver) act(s streams, verb func(context.Context, *redlock.Mutex) e
 	if err := needNames([]string{c.Name}); err != nil {
 		return err
 	}
+	if c.Value == "" {
+		return usagef("--value must not be empty")
+	}
 	service, err := c.service(s, opts...)
 	if err != nil {
 		return err
 	}
 	defer service.close()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
 	err = verb(ctx, service.NewMutex(c.Name, redlock.WithValue(c.Value)))
 	var taken *redlock.TakenError
@@ -82,13 +83,13 @@ func (c *handedOver) act(s streams, verb func(context.Context, *redlock.Mutex) e
 	case err == nil:
 		return nil
 	case errors.Is(err, redlock.ErrInvalidOption):
-		return usagef("%s", plain(err))
+		return flagError(err)
 	case errors.As(err, &taken):
 		return exitf(exitLost, "%q is not held with this value: %s", c.Name, holderLine(taken))
 	case errors.Is(err, redlock.ErrExpired):
 		return exitf(exitLost, "%q is not held with this value: nobody holds it", c.Name)
 	case ctx.Err() != nil:
-		return exitWith(exitSignal + int(syscall.SIGINT))
+		return endedBy(ctx)
 	}
 	return exitf(exitUnavailable, "%s", plain(err))
 }

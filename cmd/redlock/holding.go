@@ -84,7 +84,7 @@ func (h *holding) finish(code int) error {
 		return h.wasLost()
 	default:
 		fmt.Fprintf(h.s.err, "redlock: the command has ended, but %q could not be released and stays held for up to %v: %s\n",
-			h.Name, h.TTL, withoutPasswords(err.Error()))
+			h.Name, h.TTL, escaped(withoutPasswords(plain(err))))
 	}
 	return exitWith(code)
 }

@@ -80,7 +80,7 @@ func report(w io.Writer, err error) int {
 	if errors.As(err, &e) {
 		code = e.code
 	}
-	if text := withoutPasswords(err.Error()); text != "" {
+	if text := escaped(withoutPasswords(err.Error())); text != "" {
 		if code == exitUsage {
 			text = halfURL.ReplaceAllString(text, ":…@")
 		}

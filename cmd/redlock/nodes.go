@@ -130,7 +130,7 @@ func (f nodeFlags) service(s streams, opts ...redlock.Option) (*service, error) 
 	}
 	opened, err := openService(endpoints, opts...)
 	if err != nil {
-		return nil, usagef("%w", err)
+		return nil, flagError(err)
 	}
 	return opened, nil
 }

@@ -126,12 +126,8 @@ func unwrapped(err error) error {
 	return err
 }
 
-// Why waiting for the lock ended, as causes of its context.
+// errWaitOver is a cause of the wait's context, as signalError is.
 var errWaitOver = errors.New("waited for as long as --wait allows")
-
-type signalError struct{ number int }
-
-func (e signalError) Error() string { return fmt.Sprintf("signal %d", e.number) }
 
 // acquire waits for the lock until a signal or --wait ends it.
 func (c *runCommand) acquire(mutex *redlock.Mutex, signals *relay) (context.Context, error) {
@@ -158,9 +154,8 @@ func (c *runCommand) acquire(mutex *redlock.Mutex, signals *relay) (context.Cont
 	if err == nil {
 		return held, nil
 	}
-	var signal signalError
-	if errors.As(ended, &signal) {
-		return nil, exitWith(exitSignal + signal.number)
+	if by := endedBy(ctx); by != nil {
+		return nil, by
 	}
 	return nil, c.refused(err)
 }
@@ -170,7 +165,7 @@ func (c *runCommand) refused(err error) error {
 	var taken *redlock.TakenError
 	switch {
 	case errors.Is(err, redlock.ErrInvalidOption):
-		return usagef("%w", err)
+		return flagError(err)
 	case errors.As(err, &taken):
 		return c.busy("%s", holderLine(taken))
 	case errors.Is(err, errWaitOver):

@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/quorumlock/redlock"
@@ -49,14 +46,14 @@ func (c *statusCommand) Run(s streams) error {
 		return err
 	}
 	defer service.close()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
 	if c.Watch {
 		return c.watch(ctx, s, service)
 	}
 	looks := look(ctx, service, c.Names)
 	if ctx.Err() != nil {
-		return exitWith(exitSignal + int(syscall.SIGINT))
+		return endedBy(ctx)
 	}
 	for i, l := range looks {
 		switch {
@@ -91,9 +88,6 @@ func firstError(looks []sight) error {
 	}
 	return nil
 }
-
-// plain is an error of the library without the prefix that report puts there itself.
-func plain(err error) string { return strings.TrimPrefix(err.Error(), "redlock: ") }
 
 // sight is what the nodes said of one lock. With an err it is not the whole truth.
 type sight struct {
@@ -154,15 +148,15 @@ func life(d time.Duration) string {
 }
 
 func (l sight) lines() []string {
-	out := []string{l.Name}
+	out := []string{shown(l.Name)}
 	row := func(name, format string, args ...any) {
 		out = append(out, fmt.Sprintf("  %-8s ", name)+fmt.Sprintf(format, args...))
 	}
 	if l.Held {
 		row("held", "%s", life(l.TTL))
-		row("holder", "%s", holder(l.Value))
+		row("holder", "%s", shown(holder(l.Value)))
 		row("token", "%s", tokenText(l.Token))
-		row("value", "%s", l.Value)
+		row("value", "%s", shown(l.Value))
 	} else {
 		row(l.state(), "%s", map[string]string{
 			"unknown":   "too few nodes answered",
@@ -187,15 +181,18 @@ func tokenText(token int64) string {
 
 func nodeLine(n redlock.NodeStatus, value string) string {
 	var fault *redlock.NodeError
+	addr := shown(n.Addr)
 	switch {
 	case errors.As(n.Err, &fault):
-		return n.Addr + "  " + withoutPasswords(fault.Err.Error())
+		return addr + "  " + shown(withoutPasswords(fault.Err.Error()))
 	case !holds(n):
-		return n.Addr + "  free"
+		return addr + "  free"
 	case n.Value != value:
-		return fmt.Sprintf("%s  held by %s, token %s", n.Addr, holder(n.Value), tokenText(n.Token))
+		return fmt.Sprintf("%s  held by %s, token %s", addr, shown(holder(n.Value)), tokenText(n.Token))
+	case n.TTL < 0:
+		return addr + "  held, never expires"
 	}
-	return fmt.Sprintf("%s  held, %v left", n.Addr, n.TTL.Round(time.Millisecond))
+	return fmt.Sprintf("%s  held, %v left", addr, n.TTL.Round(time.Millisecond))
 }
 
 // statusJSON is the form of --json. Fields may be added.

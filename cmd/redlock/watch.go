@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"syscall"
 	"time"
 )
 
@@ -24,7 +23,7 @@ func (c *statusCommand) watch(ctx context.Context, s streams, service *service) 
 		}
 		select {
 		case <-ctx.Done():
-			return exitWith(exitSignal + int(syscall.SIGINT))
+			return endedBy(ctx)
 		case <-ticker.C:
 		}
 	}
@@ -69,13 +68,13 @@ func (c *statusCommand) printChanges(s streams) func([]sight) error {
 
 // line is the lock in one line, without what changes at each look.
 func (l sight) line() string {
-	text := fmt.Sprintf("%s %s", l.Name, l.state())
+	text := fmt.Sprintf("%s %s", shown(l.Name), l.state())
 	if l.Held {
-		text += fmt.Sprintf(" holder=%s token=%d", holder(l.Value), l.Token)
+		text += fmt.Sprintf(" holder=%s token=%d", shown(holder(l.Value)), l.Token)
 	}
 	text += fmt.Sprintf(" votes=%d/%d waiters=%d", l.votes(), len(l.Nodes), l.Waiters)
 	if l.err != nil {
-		text += " error: " + errorText(l.err)
+		text += " error: " + shown(errorText(l.err))
 	}
 	return text
 }
