@@ -11,12 +11,15 @@ import (
 	"time"
 )
 
-// relayed are the signals for the command, and the two of job control that this
-// process must answer on its behalf.
+// relayed are the signals for the command, and one of job control that this process
+// must answer on its behalf.
 var relayed = []os.Signal{
-	syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
-	syscall.SIGTSTP, syscall.SIGCONT,
+	syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT,
 }
+
+// relayedOnly are taken over with the command, not before: Ctrl-Z stops a wait for
+// the lock as it stops any process.
+var relayedOnly = []os.Signal{syscall.SIGTSTP}
 
 func endsWait(sig os.Signal) (number int, ends bool) {
 	switch sig {
@@ -111,21 +114,29 @@ func (c *child) suspend(sig syscall.Signal) {
 	// Ctrl-Z: stop the whole job, else the shell gives no prompt. The lock is not
 	// renewed meanwhile; whether it was lost is seen on waking.
 	lent := c.terminal.takeBack(c.pid)
-	stopJob()
+	stopSelf(0)
 	if lent {
 		c.terminal.give(c.pid)
 	}
 	c.signal(syscall.SIGCONT)
 }
 
-// stopJob stops this process and the rest of its job, and returns when it runs
+// heedStop is Ctrl-Z after the command, when the signal is still taken over. The
+// others of the job have had it, too.
+func heedStop(sig os.Signal) {
+	if sig == syscall.SIGTSTP {
+		stopSelf(os.Getpid())
+	}
+}
+
+// stopSelf stops this process, with pid 0 the whole job, and returns when it runs
 // again. In a session without job control the kernel does not stop it.
-func stopJob() {
+func stopSelf(pid int) {
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
 	defer signal.Stop(continued)
 	// Not TSTP: once notified, Go never gives it its default action back.
-	_ = syscall.Kill(0, syscall.SIGTTIN)
+	_ = syscall.Kill(pid, syscall.SIGTTIN)
 	timer := time.NewTimer(100 * time.Millisecond)
 	defer timer.Stop()
 	select {
@@ -134,7 +145,8 @@ func stopJob() {
 	}
 }
 
-// end ends the whole group: TERM, and KILL for what is left after the grace.
+// end ends the whole group: TERM, and KILL for what is left after the grace. Ctrl-Z
+// does not put that off: the command has no lock any more.
 func (c *child) end(grace time.Duration) {
 	c.signal(syscall.SIGTERM)
 	c.signal(syscall.SIGCONT) // a stopped process acts on TERM only then

@@ -10,6 +10,11 @@ import (
 // relayed: the console itself sends Ctrl-C to the command, too.
 var relayed = []os.Signal{os.Interrupt}
 
+// relayedOnly: there are none.
+var relayedOnly []os.Signal
+
+func heedStop(os.Signal) {}
+
 func endsWait(os.Signal) (number int, ends bool) { return 2, true }
 
 // child is the command. Windows has no process groups that signals reach.

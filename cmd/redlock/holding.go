@@ -31,6 +31,7 @@ func (h *holding) supervise(argv []string) error {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = h.s.in, h.s.out, h.s.err
 	cmd.Env = environment(os.Environ(), h.mutex)
+	h.signals.take(relayedOnly)
 	child, err := startChild(cmd)
 	if err != nil {
 		_, _ = h.mutex.Unlock() // the command's failure is what matters
@@ -111,6 +112,7 @@ func (h *holding) outlast() bool {
 			if _, ends := endsWait(sig); ends {
 				return true
 			}
+			heedStop(sig)
 		case <-h.held.Done():
 			fmt.Fprintf(h.s.err, "redlock: after the command, before --hold-at-least was over: %v\n", context.Cause(h.held))
 			return true
@@ -118,9 +120,11 @@ func (h *holding) outlast() bool {
 	}
 }
 
-// leave hands the lock over with a whole --ttl before it.
+// leave hands the lock over with a whole --ttl before it, and with what is left of
+// --hold-at-least, if that is more: nobody renews it from now on.
 func (h *holding) leave() error {
-	switch _, err := h.mutex.Extend(); {
+	life := max(h.TTL, h.HoldAtLeast-time.Since(h.since))
+	switch _, err := h.mutex.ExtendFor(context.Background(), life); {
 	case err == nil:
 		h.log.Info("lock left held", "name", h.Name, "until", h.mutex.Until())
 		return nil

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"golang.org/x/term"
 )
@@ -97,10 +99,10 @@ func askPassword(s streams, all []endpoint) error {
 		return usagef("--password-prompt needs a terminal")
 	}
 	fmt.Fprint(s.err, "Password of the nodes: ")
-	password, err := term.ReadPassword(int(s.in.Fd()))
+	password, err := readPassword(s.in)
 	fmt.Fprintln(s.err)
 	if err != nil {
-		return usagef("--password-prompt: %w", err)
+		return err
 	}
 	if len(password) == 0 {
 		return usagef("--password-prompt: %w", errors.New("no password given"))
@@ -111,4 +113,40 @@ func askPassword(s streams, all []endpoint) error {
 		}
 	}
 	return nil
+}
+
+// readPassword reads a line that is not shown. A signal ends the process meanwhile,
+// with the terminal as it was before.
+func readPassword(from *os.File) ([]byte, error) {
+	fd := int(from.Fd())
+	before, err := term.GetState(fd)
+	if err != nil {
+		return nil, usagef("--password-prompt: %w", err)
+	}
+	received := make(chan os.Signal, 1)
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+		if !signal.Ignored(sig) {
+			signal.Notify(received, sig)
+		}
+	}
+	defer signal.Stop(received)
+	type line struct {
+		password []byte
+		err      error
+	}
+	typed := make(chan line, 1)
+	go func() { // ends with the line, or with the process that a signal ends
+		password, err := term.ReadPassword(fd)
+		typed <- line{password, err}
+	}()
+	select {
+	case l := <-typed:
+		if l.err != nil {
+			return nil, usagef("--password-prompt: %w", l.err)
+		}
+		return l.password, nil
+	case sig := <-received:
+		_ = term.Restore(fd, before) // there is no other way to try
+		return nil, exitWith(exitSignal + numberOf(sig))
+	}
 }

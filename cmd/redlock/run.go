@@ -19,7 +19,7 @@ type runCommand struct {
 	Grace time.Duration  `default:"5s" help:"When the lock is lost, how long the command has between TERM and KILL."`
 
 	HoldAtLeast time.Duration `placeholder:"DURATION" help:"Keep the lock for at least so long, although the command has ended: for a short cron job on machines whose clocks differ. TERM or INT end that wait."`
-	Keep        bool          `help:"When the command succeeds, leave the lock held for another --ttl, for redlock extend and unlock with the value of REDLOCK_VALUE."`
+	Keep        bool          `help:"When the command succeeds, leave the lock held for another --ttl, or for the rest of --hold-at-least if that is longer, for redlock extend and unlock with the value of REDLOCK_VALUE."`
 	BusyCode    int           `default:"75" help:"Exit code for a busy lock. With 0 nothing is said, either."`
 	Verbose     bool          `short:"v" help:"Log to standard error."`
 
