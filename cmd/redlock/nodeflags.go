@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"golang.org/x/term"
 )
@@ -70,16 +71,11 @@ func (f nodeFlags) urls() ([]nodeURL, error) {
 		if err != nil {
 			return nil, usagef("--nodes-file: %w", err)
 		}
-		for i, line := range strings.Split(string(text), "\n") {
-			// No URL contains a space, and a fragment is refused below: what is behind
-			// a space is a comment, and a # inside a password stays part of it.
-			if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
-				continue
+		// Editors of some systems put a byte order mark in front.
+		for i, line := range strings.Split(strings.TrimPrefix(string(text), "\ufeff"), "\n") {
+			if line = withoutComment(line); line != "" {
+				add(line, "%s, line %d", f.NodesFile, i+1)
 			}
-			if before, _, found := strings.Cut(line, " #"); found {
-				line = strings.TrimSpace(before)
-			}
-			add(line, "%s, line %d", f.NodesFile, i+1)
 		}
 	default:
 		between := func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) }
@@ -91,6 +87,20 @@ func (f nodeFlags) urls() ([]nodeURL, error) {
 		return nil, usagef("no nodes: give --node or --nodes-file, or set %s", nodesVariable)
 	}
 	return urls, nil
+}
+
+// withoutComment takes away a # and what follows, where it starts a line or comes after
+// a space: no URL contains one, and a # inside a password stays part of it.
+func withoutComment(line string) string {
+	before := ' '
+	for i, r := range line {
+		if r == '#' && unicode.IsSpace(before) {
+			line = line[:i]
+			break
+		}
+		before = r
+	}
+	return strings.TrimSpace(line)
 }
 
 // askPassword asks once; five nodes with five passwords belong in a file.

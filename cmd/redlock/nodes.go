@@ -36,6 +36,8 @@ const (
 
 var errNotURL = errors.New("not a valid URL: it starts with redis://, rediss:// or unix://, and special characters in a password are percent-encoded")
 
+var errNotDB = errors.New("the database must be a number")
+
 func parseEndpoint(text string) (endpoint, error) {
 	e := endpoint{network: "tcp", dial: defaultDialTimeout, read: defaultIOTimeout, writes: defaultIOTimeout}
 	u, err := url.Parse(text)
@@ -69,21 +71,30 @@ func parseEndpoint(text string) (endpoint, error) {
 			e.user, e.password = "", e.user // as redis-cli reads redis://password@host
 		}
 	}
-	return e, e.options(u.Query(), db)
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil { // which quotes what it trips over
+		return e, errors.New("options that do not parse: they are separated by &, and special characters are percent-encoded")
+	}
+	return e, e.options(query, db)
 }
 
 // options reads the database and what follows the question mark.
 func (e *endpoint) options(query url.Values, db string) error {
 	timeouts := map[string]*time.Duration{"dial_timeout": &e.dial, "read_timeout": &e.read, "write_timeout": &e.writes}
-	for key := range query {
-		value := query.Get(key)
-		if key == "db" {
-			db = value
-			continue
-		}
+	for key, values := range query {
 		timeout, known := timeouts[key]
-		if !known {
+		if !known && key != "db" {
 			return errors.New("an unknown option; there are db, dial_timeout, read_timeout and write_timeout")
+		}
+		if len(values) > 1 || key == "db" && db != "" {
+			return fmt.Errorf("%s is given twice", key)
+		}
+		value := values[0]
+		if key == "db" {
+			if db = value; db == "" {
+				return errNotDB
+			}
+			continue
 		}
 		d, err := time.ParseDuration(value)
 		if err != nil || d <= 0 {
@@ -96,7 +107,7 @@ func (e *endpoint) options(query url.Values, db string) error {
 	}
 	n, err := strconv.Atoi(db)
 	if err != nil || n < 0 {
-		return errors.New("the database must be a number")
+		return errNotDB
 	}
 	e.db = n
 	return nil

@@ -36,6 +36,8 @@ func TestParseEndpointErrors(t *testing.T) {
 		"", "h:6379", "http://s3cret@h", "redis:s3cret", "redis://u:s3cret/@h:6379", "redis://h:s3cret", "redis://u:s3cret%zz@h",
 		"redis://h/s3cret", "redis://h/-1", "redis://h?db=s3cret", "redis://h?password=s3cret", "redis://h?dial_timeout=s3cret",
 		"redis://h?dial_timeout=-1s", "redis://h#s3cret", "unix://", "unix://?db=1",
+		"redis://h?read_timeout=2s;write_timeout=s3cret", "redis://h?db=%zz", "redis://u:s3cret@h?db=%zzs3cret", "redis://h?%zz=s3cret",
+		"redis://h?db=1&db=2", "redis://h?read_timeout=1s&read_timeout=1s", "redis://h/1?db=2", "redis://h?db=", "redis://h?db",
 	} {
 		_, err := parseEndpoint(text)
 		require.Error(t, err, text)

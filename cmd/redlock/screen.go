@@ -18,11 +18,21 @@ func repaints(f *os.File) bool {
 }
 
 func blockOn(f *os.File) paint.Block {
-	return paint.Block{Out: f, Width: func() int {
-		width, _, err := term.GetSize(int(f.Fd()))
-		if err != nil {
-			return 80
-		}
-		return width
-	}}
+	return paint.Block{
+		Out: f,
+		Width: func() int {
+			width, _, err := term.GetSize(int(f.Fd()))
+			if err != nil {
+				return 80
+			}
+			return width
+		},
+		Height: func() int {
+			_, height, err := term.GetSize(int(f.Fd()))
+			if err != nil {
+				return 0
+			}
+			return height
+		},
+	}
 }

@@ -11,12 +11,19 @@ import (
 type Block struct {
 	Out    io.Writer
 	Width  func() int // of the terminal, now; a line that wraps would spoil the block
-	height int
+	Height func() int // likewise, in lines; 0 or nil when it is not known
+	height int        // of what was painted last
 }
 
-// Paint puts lines in the place of those painted last.
+// unknownHeight is that of the smallest terminal in use.
+const unknownHeight = 24
+
+// Paint puts lines in the place of those painted last. What does not fit is counted in
+// the last line: the cursor cannot move up to a line that has scrolled away.
 func (b *Block) Paint(lines []string) {
-	width := b.Width()
+	width, room := b.Width(), b.room()
+	lines = fit(lines, room)
+	b.height = min(b.height, room)
 	var text strings.Builder
 	if b.height > 0 {
 		fmt.Fprintf(&text, "\x1b[%dA", b.height) // up to the first line of the block
@@ -29,6 +36,26 @@ func (b *Block) Paint(lines []string) {
 		text.WriteString(strings.Repeat("\x1b[2K\n", missing))
 	}
 	io.WriteString(b.Out, text.String()) //nolint:errcheck // a terminal that went away
+}
+
+// room is how many lines fit: the cursor stands in the one below.
+func (b *Block) room() int {
+	height := 0
+	if b.Height != nil {
+		height = b.Height()
+	}
+	if height <= 0 {
+		height = unknownHeight
+	}
+	return max(height-1, 1)
+}
+
+func fit(lines []string, room int) []string {
+	if len(lines) <= room {
+		return lines
+	}
+	shown := lines[: room-1 : room-1]
+	return append(shown, fmt.Sprintf("… %d more lines", len(lines)-len(shown)))
 }
 
 func cut(line string, width int) string {
