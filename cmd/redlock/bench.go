@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -23,7 +24,7 @@ func (*benchCommand) Help() string {
 	return `Locks and unlocks a name that nobody uses, one at a time, then has a few clients contend for it. A hand-over is the time
 from the call of one holder's unlock to the return of the next one's lock. It is a light load: one request at a time to a node.
 
-Exit codes: 0; 64 usage; 69 no quorum of nodes.
+Exit codes: 0; 64 usage; 69 no quorum of nodes, also on the way: what was measured until then is printed.
 
 Examples:
 
@@ -58,17 +59,21 @@ func (c *benchCommand) Run(s streams) error {
 			return service.Redlock, service.close, nil
 		},
 	})
+	return cmp.Or(c.conclude(s, result, err), endedBy(ctx))
+}
+
+// conclude prints what was measured, also when the measurement broke off with err.
+func (c *benchCommand) conclude(s streams, r *latency.Result, err error) error {
+	if len(r.Lock) > 0 || err == nil {
+		if err := c.print(s, r); err != nil {
+			return err
+		}
+	}
 	if err != nil {
 		return exitf(exitUnavailable, "%s", plain(err))
 	}
-	if err := c.print(s, result); err != nil {
-		return err
-	}
-	if result.Failed > 0 {
-		fmt.Fprintf(s.err, "redlock: %d calls failed, the first with: %s\n", result.Failed, withoutPasswords(plain(result.FirstError)))
-	}
-	if ctx.Err() != nil {
-		return endedBy(ctx)
+	if r.Failed > 0 {
+		fmt.Fprintf(s.err, "redlock: %d calls failed, the first with: %s\n", r.Failed, escaped(withoutPasswords(plain(r.FirstError))))
 	}
 	return nil
 }
@@ -88,12 +93,13 @@ func (c *benchCommand) print(s streams, r *latency.Result) error {
 	}
 	out := map[string]any{"failed": r.Failed}
 	for _, p := range parts {
-		out[p.key] = map[string]any{
-			"samples": len(p.samples),
-			"p50_us":  latency.Quantile(p.samples, 0.5).Microseconds(),
-			"p99_us":  latency.Quantile(p.samples, 0.99).Microseconds(),
-			"max_us":  latency.Quantile(p.samples, 1).Microseconds(),
+		part := map[string]any{"samples": len(p.samples)}
+		if len(p.samples) > 0 { // else they would be 0, which is a time
+			part["p50_us"] = latency.Quantile(p.samples, 0.5).Microseconds()
+			part["p99_us"] = latency.Quantile(p.samples, 0.99).Microseconds()
+			part["max_us"] = latency.Quantile(p.samples, 1).Microseconds()
 		}
+		out[p.key] = part
 	}
 	return json.NewEncoder(s.out).Encode(out)
 }

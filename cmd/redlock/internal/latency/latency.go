@@ -31,8 +31,9 @@ type Result struct {
 	FirstError             error
 }
 
-// Measure runs until it has its samples or ctx ends. With part of them an error is
-// that of the first call that failed.
+// Measure runs until it has its samples or ctx ends. An error is that of the first call
+// that failed, when a part was given up or got no sample at all; the result is there
+// with it.
 func Measure(ctx context.Context, c Config) (*Result, error) {
 	r := &Result{}
 	half, cancel := context.WithTimeout(ctx, c.Time/2)
@@ -42,7 +43,21 @@ func Measure(ctx context.Context, c Config) (*Result, error) {
 	}
 	rest, cancelRest := context.WithTimeout(ctx, c.Time/2)
 	defer cancelRest()
-	return r, r.handOvers(rest, c)
+	if err := r.handOvers(rest, c); err != nil {
+		return r, err
+	}
+	if ctx.Err() != nil {
+		return r, nil
+	}
+	return r, r.lacking()
+}
+
+// lacking is why a part has no sample at all: nil where the time was just too short.
+func (r *Result) lacking() error {
+	if len(r.Lock) == 0 || len(r.HandOver) == 0 {
+		return r.FirstError
+	}
+	return nil
 }
 
 func (r *Result) fail(err error) {
@@ -134,6 +149,9 @@ func (r *Result) handOvers(ctx context.Context, c Config) error {
 		})
 	}
 	clients.Wait()
+	if len(errs) == 0 && r.Failed >= maxFailures {
+		return r.FirstError
+	}
 	return errors.Join(errs...)
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -92,4 +93,42 @@ func TestMeasureGivesUp(t *testing.T) {
 	c.Open = func() (*redlock.Redlock, func(), error) { return nil, nil, errors.New("no") }
 	_, err = Measure(t.Context(), c)
 	require.EqualError(t, err, "no")
+}
+
+// Nodes stop at the start of the hand-overs, or among them: the second client is the
+// first that contends.
+func TestMeasureGivesUpHalfWay(t *testing.T) {
+	for _, after := range []time.Duration{0, 100 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes, opened := redlocktest.NewNodes(3), 0
+			client := open(nodes)
+			hang := func() {
+				nodes[0].Hang()
+				nodes[1].Hang()
+			}
+			c := Config{Count: 200, Time: time.Hour, Waiters: 2, Name: "bench", Open: func() (*redlock.Redlock, func(), error) {
+				if opened++; opened == 2 && after == 0 {
+					hang()
+				} else if opened == 2 {
+					time.AfterFunc(after, hang)
+				}
+				return client()
+			}}
+			r, err := Measure(t.Context(), c)
+			require.ErrorIs(t, err, redlock.ErrNoQuorum)
+			assert.Equal(t, r.FirstError, err)
+			assert.Equal(t, maxFailures, r.Failed)
+			assert.Len(t, r.Lock, c.Count)
+			assert.Less(t, len(r.HandOver), c.Count)
+			assert.Equal(t, after > 0, len(r.HandOver) > 0)
+		})
+	}
+}
+
+func TestResultLacksAPart(t *testing.T) {
+	failed, some := errors.New("no"), []time.Duration{1}
+	assert.Equal(t, failed, (&Result{Lock: some, FirstError: failed}).lacking())
+	assert.Equal(t, failed, (&Result{HandOver: some, FirstError: failed}).lacking())
+	assert.NoError(t, (&Result{Lock: some, HandOver: some, FirstError: failed}).lacking())
+	assert.NoError(t, (&Result{}).lacking())
 }
