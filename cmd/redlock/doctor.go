@@ -23,7 +23,12 @@ type doctorCommand struct {
 func (*doctorCommand) Help() string {
 	return `Asks each node of its version, role, persistence, memory and clock, tries a lock on it with the library's own scripts,
 and looks at all nodes together. Each verdict is a line: ok, warn or bad; what is not ok comes with what it means for a lock,
-and with the line of redis.conf that mends it. It changes nothing but the trial locks, which are gone within seconds.
+and with the line of redis.conf that mends it. It changes nothing but the trial locks. They are released at once; of each a key or two stays for up to 24 seconds (its fence,
+and the tombstone of the one that was broken), with --guard one for up to 35 seconds. Where it is refused the right to release
+them, the locks themselves stay for up to 4 seconds. --ttl has no part in that.
+
+Nodes over TLS (rediss://) must have a certificate of an authority that this machine trusts. For one of your own, set
+SSL_CERT_FILE to its certificate.
 
 Exit codes: 0 all clear; 1 findings; 64 usage.
 

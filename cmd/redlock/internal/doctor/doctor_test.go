@@ -157,19 +157,11 @@ func TestRights(t *testing.T) {
 		r := Examine(t.Context(), configFor(n))
 		return find(t, r, s.Addr(), "rights"), r
 	}
-	rulesOf := func(f Finding) (rules []any) {
-		_, line, found := strings.Cut(f.Mend, "… ")
-		require.True(t, found, f.Mend)
-		for _, rule := range strings.Fields(line) {
-			rules = append(rules, rule)
-		}
-		return rules
-	}
 
 	f, _ := rights(user("mute", "~*", "+@all", "-publish", "resetchannels"))
 	assert.Equal(t, Warn, f.Verdict)
 	assert.Contains(t, f.Text, "subscribe: NOPERM")
-	f, _ = rights(user("mended", append([]any{"~*", "+@all", "-publish", "-subscribe"}, rulesOf(f)...)...))
+	f, _ = rights(user("mended", append([]any{"~*", "+@all", "-publish", "-subscribe"}, mendedBy(t, f)...)...))
 	assert.Equal(t, OK, f.Verdict, f.Text)
 
 	f, _ = rights(user("silent", "~*", "&*", "+@all", "-publish"))
@@ -180,7 +172,7 @@ func TestRights(t *testing.T) {
 	assert.Equal(t, Bad, f.Verdict)
 	assert.Contains(t, f.Text, "lock: ")
 	assert.Equal(t, Bad, find(t, r, "", "quorum").Verdict)
-	f, r = rights(user("mended2", rulesOf(f)...))
+	f, r = rights(user("mended2", mendedBy(t, f)...))
 	assert.Equal(t, OK, f.Verdict, f.Text)
 	assert.Contains(t, r.Nodes[0].NoConfig, "NOPERM", "which is no finding")
 	assert.Equal(t, Warn, find(t, r, s.Addr(), "persistence").Verdict, "the fsync is not known")

@@ -33,6 +33,8 @@ type Facts struct {
 	NoInfo    string `json:"no_info,omitempty"`
 	NoConfig  string `json:"no_config,omitempty"` // why it could not be read
 	Trial     *Trial `json:"trial,omitempty"`
+
+	cause error // Error, as it was
 }
 
 func (f *Facts) canTry() bool { return f.Error == "" && f.Role != "slave" }
@@ -56,7 +58,7 @@ func probe(ctx context.Context, n Node) Facts {
 		err = nil // a user without +ping can still lock
 	}
 	if err != nil {
-		f.Error = err.Error()
+		f.Error, f.cause = err.Error(), err
 		return f
 	}
 	f.readInfo(conn)

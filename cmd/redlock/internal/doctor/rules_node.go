@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"cmp"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,11 +13,7 @@ import (
 // judgeNode is what can be said of a node by itself.
 func (c Config) judgeNode(n Node, f *Facts) []Finding {
 	if f.Error != "" {
-		return []Finding{{
-			f.Addr, "reach", Bad, f.Error,
-			"It casts no vote: with a minority of such nodes locks go on, with a majority none is granted.",
-			"Start it, open its port or mend its URL; for a wrong password, requirepass or the user line.",
-		}}
+		return []Finding{f.reach()}
 	}
 	findings := []Finding{
 		f.version(), f.role(), c.persistence(f), f.eviction(), f.memory(), c.trip(f), c.uptime(f), f.transport(n),
@@ -27,6 +25,26 @@ func (c Config) judgeNode(n Node, f *Facts) []Finding {
 		findings[i].Node = f.Addr
 	}
 	return findings
+}
+
+func (f *Facts) reach() Finding {
+	out := Finding{
+		f.Addr, "reach", Bad, f.Error,
+		"It casts no vote: with a minority of such nodes locks go on, with a majority none is granted.",
+		"Start it, open its port or mend its URL (rediss:// for a tls-port, and for no other); for a wrong password, requirepass or the user line.",
+	}
+	var unknown x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.As(f.cause, &unknown):
+		out.Mend = "Trust the authority that signed its certificate: SSL_CERT_FILE=/path/ca.crt in the environment (on macOS and Windows, the system's store)."
+	case errors.As(f.cause, &host):
+		out.Mend = "In its URL, name the host as its certificate does, or give it a certificate for that name: tls-cert-file, tls-key-file"
+	case errors.As(f.cause, &invalid):
+		out.Mend = "Give it a certificate that is good now, for servers: tls-cert-file, tls-key-file"
+	}
+	return out
 }
 
 // oldest is the first version that the scripts are tested on.
@@ -190,33 +208,36 @@ func (f *Facts) transport(n Node) Finding {
 }
 
 func (f *Facts) rights(n Node, c Config) Finding {
-	out := Finding{Check: "rights", Verdict: OK, Text: "a trial lock was taken, extended, looked at, broken and told of"}
+	out := Finding{Check: "rights", Verdict: OK, Text: "a trial lock was taken, extended, looked at, released, waited for, handed over and broken"}
 	user := cmp.Or(n.User, "default")
 	t := f.Trial
 	mend := func(rest string) string { return fmt.Sprintf("user %s … %s", user, rest) }
 	everything := mend(fmt.Sprintf("~%s* &%s* +@read +@write +@scripting +@pubsub +time +info", c.Prefix, wakePrefix))
-	switch {
-	case t.Lock != "":
-		out.Verdict, out.Text = Bad, "lock: "+t.Lock
-		out.Means, out.Mend = "It never votes.", everything
-	case t.Extend != "":
-		out.Verdict, out.Text = Bad, "extend: "+t.Extend
-		out.Means, out.Mend = "It never renews: locks live for one expiry at most.", everything
-	case t.Guard != "":
-		out.Verdict, out.Text = Bad, "restart guard: "+t.Guard
-		out.Means, out.Mend = "It never votes for clients with the restart guard, which reads INFO.", mend("+info")
-	case t.Subscribe != "" || t.Publish != "":
-		out.Verdict = Warn
-		out.Text = "subscribe: " + t.Subscribe
-		if t.Subscribe == "" {
-			out.Text = "publish: " + t.Publish
+	for _, r := range []struct {
+		step, refused string
+		verdict       Verdict
+		means, mend   string
+	}{
+		{"lock", t.Lock, Bad, "It never votes.", everything},
+		{"eval", t.Eval, Bad, "It votes as long as it knows the scripts: after its next restart, a SCRIPT FLUSH or an upgrade of the library, it never does.", everything},
+		{"extend", t.Extend, Bad, "It never renews: locks live for one expiry at most.", everything},
+		{"unlock", t.Unlock, Bad, "It does not release as it should: every unlock fails here. A lock stays for the rest of its expiry, or nobody is told that it is free.", everything},
+		{"wait", t.Wait, Bad, "It does not vote for those who wait: as soon as a lock is contended they fail here instead of waiting.", everything},
+		{"hand-over", t.HandOver, Bad, "As soon as somebody waits for a lock, its unlock fails here.", everything},
+		{"restart guard", t.Guard, Bad, "It never votes for clients with the restart guard, which reads INFO.", mend("+info")},
+		{"subscribe", t.Subscribe, Warn, untold, mend("&" + wakePrefix + "* +subscribe +publish")},
+		{"publish", t.Publish, Warn, untold, mend("&" + wakePrefix + "* +subscribe +publish")},
+		{"queue", t.Queue, Warn, "Waiters do not queue here, and are not told of a release. If too few nodes can tell them, they poll: hand-overs take up to 250 ms, in no order.", everything},
+		{"leave", t.Leave, Warn, "A waiter that gave up may be called all the same, and the call is not passed on: the next one finds out by its timer, which takes up to a second.", everything},
+		{"inspect", t.Inspect, Warn, "Locks work; status and break do not.", everything},
+		{"break", t.Break, Warn, "Locks work; break does not.", everything},
+	} {
+		if r.refused != "" {
+			out.Verdict, out.Text, out.Means, out.Mend = r.verdict, r.step+": "+r.refused, r.means, r.mend
+			break
 		}
-		out.Means = "Waiters are not told of a release here. If too few nodes can tell them, they find out by timers: hand-overs take up to a second."
-		out.Mend = mend("&" + wakePrefix + "* +subscribe +publish")
-	case t.Inspect != "" || t.Break != "":
-		out.Verdict, out.Text = Warn, cmp.Or(t.Inspect, t.Break)
-		out.Means = "Locks work; status and break do not."
-		out.Mend = everything
 	}
 	return out
 }
+
+const untold = "Waiters are not told of a release here. If too few nodes can tell them, they find out by timers: hand-overs take up to a second."

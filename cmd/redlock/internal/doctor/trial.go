@@ -12,19 +12,35 @@ import (
 )
 
 // Trial is what became of a lock on one node, through the library's own scripts.
-// Each text is an error, "" where all went well.
+// Each text is an error, "" where all went well or it was not tried.
 type Trial struct {
 	Lock      string `json:"lock,omitempty"`
+	Eval      string `json:"eval,omitempty"` // of a script that the node does not know
 	Extend    string `json:"extend,omitempty"`
-	Inspect   string `json:"inspect,omitempty"` // GET, for status and break
+	Unlock    string `json:"unlock,omitempty"`
+	Wait      string `json:"wait,omitempty"`      // for a lock that is held
+	HandOver  string `json:"hand_over,omitempty"` // unlock while somebody waits
+	Queue     string `json:"queue,omitempty"`     // a waiter's place in it
+	Leave     string `json:"leave,omitempty"`     // of a waiter that waits no longer
+	Inspect   string `json:"inspect,omitempty"`   // GET, for status and break
 	Break     string `json:"break,omitempty"`
 	Subscribe string `json:"subscribe,omitempty"`
 	Publish   string `json:"publish,omitempty"`
 	Guard     string `json:"guard,omitempty"` // INFO within a script
 }
 
-// trialBound is for the whole trial of a node.
-const trialBound = 10 * time.Second
+// Bounds of the trial of a node. It finds what is refused, not what is slow, and what
+// it leaves behind is to be gone soon: neither depends on the TTL of the locks.
+const (
+	trialBound   = 10 * time.Second
+	trialExpiry  = 4 * time.Second
+	trialTimeout = 2 * time.Second
+	trialGuard   = 11 * time.Second // the shortest in whole seconds
+)
+
+func trialOptions() []redlock.Option {
+	return []redlock.Option{redlock.WithExpiry(trialExpiry), redlock.WithNodeTimeout(trialTimeout)}
+}
 
 // wakePrefix is what the library's channels start with.
 const wakePrefix = "redlock:wake:"
@@ -33,42 +49,63 @@ func (c Config) try(ctx context.Context, n Node) *Trial {
 	ctx, cancel := context.WithTimeout(ctx, trialBound)
 	defer cancel()
 	t := &Trial{}
-	locks, err := redlock.New([]pool.Pool{n.Pool}, redlock.WithExpiry(c.TTL))
+	locks, err := redlock.New([]pool.Pool{newTap(n.Pool)}, trialOptions()...)
 	if err != nil {
 		t.Lock = err.Error()
 		return t
 	}
 	defer closeSoon(locks)
 	name := c.Prefix + rand.Text()
-	t.verbs(ctx, locks, name)
+	t.alone(ctx, locks, name)
 	if c.Guard && t.Lock == "" {
-		t.Guard = tryGuard(ctx, locks, name+":guard", c.TTL)
+		t.Guard = tryGuard(ctx, locks, name+":guard")
+	}
+	if t.Lock == "" {
+		// A node that knows the scripts already was asked for none.
+		t.Eval = do(ctx, n, "EVAL", "return {1}", 0)
 	}
 	t.notices(ctx, n)
+	// Nobody queues who cannot be called, nor where the queue might stay for ever.
+	if t.Lock == "" && t.Extend == "" && t.Unlock == "" && t.Subscribe == "" {
+		t.queue(ctx, n, locks, name)
+	}
+	if t.Lock == "" && t.Inspect == "" && t.Unlock == "" && t.HandOver == "" {
+		t.broken(ctx, locks, name)
+	}
 	return t
 }
 
-func (t *Trial) verbs(ctx context.Context, locks *redlock.Redlock, name string) {
+// alone is a lock that nobody else wants.
+func (t *Trial) alone(ctx context.Context, locks *redlock.Redlock, name string) {
 	m := locks.NewMutex(name)
 	if t.Lock = text(m.LockContext(ctx)); t.Lock != "" {
 		return
 	}
-	defer m.Unlock() //nolint:errcheck // nobody holds it any more, if Break could be tried
 	_, err := m.ExtendContext(ctx)
 	t.Extend = text(err)
 	status, err := locks.Inspect(ctx, name)
 	for _, node := range status.Nodes {
 		err = errors.Join(err, node.Err)
 	}
-	if t.Inspect = text(err); t.Inspect == "" {
-		t.Break = text(locks.Break(ctx, name))
+	t.Inspect = text(err)
+	_, err = m.UnlockContext(ctx)
+	t.Unlock = text(err)
+}
+
+func (t *Trial) broken(ctx context.Context, locks *redlock.Redlock, name string) {
+	m := locks.NewMutex(name)
+	err := m.LockContext(ctx)
+	if err == nil {
+		err = locks.Break(ctx, name)
 	}
+	t.Break = text(err)
+	_, _ = m.UnlockContext(ctx) // nobody holds it any more, unless Break has failed
 }
 
 // tryGuard tells a node that refuses INFO from one that was restarted not long ago:
 // that one waits, as it should.
-func tryGuard(ctx context.Context, locks *redlock.Redlock, name string, ttl time.Duration) string {
-	m := locks.NewMutex(name, redlock.WithRestartGuard(max(ttl, 11*time.Second)), redlock.WithTries(1))
+func tryGuard(ctx context.Context, locks *redlock.Redlock, name string) string {
+	m := locks.NewMutex(name, redlock.WithRestartGuard(trialGuard), redlock.WithTries(1))
 	err := m.LockContext(ctx)
 	if err == nil {
 		_, _ = m.Unlock() // it expires
@@ -105,7 +142,7 @@ func (t *Trial) notices(ctx context.Context, n Node) {
 		t.Subscribe = text(err)
 		ended <- nil
 	}
-	t.Publish = publish(ctx, n, channel)
+	t.Publish = do(ctx, n, "PUBLISH", channel, "")
 	if t.Subscribe == "" && t.Publish == "" {
 		select {
 		case <-heard:
@@ -117,11 +154,11 @@ func (t *Trial) notices(ctx context.Context, n Node) {
 	<-ended
 }
 
-func publish(ctx context.Context, n Node, channel string) string {
+func do(ctx context.Context, n Node, command string, args ...any) string {
 	conn, err := n.Dial(ctx)
 	if err == nil {
 		defer conn.Close() //nolint:errcheck // one command, already answered
-		_, err = conn.Do("PUBLISH", channel, "")
+		_, err = conn.Do(command, args...)
 	}
 	return text(err)
 }
@@ -139,7 +176,8 @@ func (c Config) tryQuorum(ctx context.Context) (t quorumTrial) {
 	for i, n := range c.Nodes {
 		pools[i] = n.Pool
 	}
-	locks, err := redlock.New(pools, redlock.WithExpiry(c.TTL))
+	// With the node timeout of a longer expiry, too: it is what --ttl grants a node.
+	locks, err := redlock.New(pools, redlock.WithExpiry(min(c.TTL, trialExpiry)), redlock.WithNodeTimeout(c.nodeTimeout()))
 	if err != nil {
 		return quorumTrial{err: err.Error()}
 	}
@@ -175,6 +213,10 @@ func text(err error) string {
 	var node *redlock.NodeError
 	if errors.As(err, &node) {
 		err = node.Err
+	}
+	var script *scriptError
+	if errors.As(err, &script) {
+		return script.text()
 	}
 	return err.Error()
 }
