@@ -2,6 +2,7 @@ package cron_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -67,22 +68,109 @@ func TestOnceForEachTick(t *testing.T) {
 func TestLateMachineAfterAShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fleet := machines(t, redlocktest.NewNodes(3), 2)
-		job := func(context.Context) error { return nil }
-		ctx, down := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, down)
-		ran, err := cron.Once(ctx, fleet[0], "report", 5*time.Second, job)
-		require.NoError(t, err)
-		require.True(t, ran)
+		ended := make(chan error)
+		go func() {
+			_, err := cron.Once(t.Context(), fleet[0], "report", 5*time.Second, done)
+			ended <- err
+		}()
+		time.Sleep(time.Second)
 		require.NoError(t, fleet[0].Close(t.Context()))
+		started := time.Now()
+		require.NoError(t, <-ended)
+		require.Equal(t, started, time.Now(), "nobody waits for a lock that ends by itself")
 
-		ran, err = cron.Once(t.Context(), fleet[1], "report", 5*time.Second, job)
-		require.NoError(t, err)
-		require.False(t, ran)
+		require.False(t, once(t, fleet[1]))
 		time.Sleep(5 * time.Second) // the next tick
-		ran, err = cron.Once(t.Context(), fleet[1], "report", 5*time.Second, job)
-		require.NoError(t, err)
-		require.True(t, ran)
+		require.True(t, once(t, fleet[1]))
 		require.NoError(t, fleet[1].Close(t.Context()))
+	})
+}
+
+func done(context.Context) error { return nil }
+
+// once is another machine that fires the tick.
+func once(t *testing.T, locks *redlock.Redlock) bool {
+	t.Helper()
+	ran, err := cron.Once(t.Context(), locks, "report", 5*time.Second, done)
+	require.NoError(t, err)
+	return ran
+}
+
+// Whatever ends the job while the process lives on: the slot stays taken until atLeast
+// is over, and the next one is free.
+func TestSlotEndsHoweverTheJobDoes(t *testing.T) {
+	broken := errors.New("no database")
+	for title, c := range map[string]struct {
+		job  func(context.Context) error
+		end  time.Duration // of ctx
+		want error
+	}{
+		"an error": {
+			job: func(context.Context) error { return broken }, end: time.Hour, want: broken,
+		},
+		"a panic that the scheduler recovers": {
+			job: func(context.Context) error { panic(broken) }, end: time.Hour, want: broken,
+		},
+		"its ctx, while it is at work": {
+			job: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, end: time.Second, want: context.Canceled,
+		},
+		"its ctx, after its work": {job: done, end: time.Second},
+		"a panic when its ctx ends": {
+			job: func(ctx context.Context) error { <-ctx.Done(); panic(broken) }, end: time.Second, want: broken,
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fleet := machines(t, redlocktest.NewNodes(3), 2)
+				ctx, end := context.WithCancel(t.Context())
+				defer end()
+				time.AfterFunc(c.end, end)
+				ended := make(chan error)
+				started := time.Now()
+				go func() { ended <- recovered(ctx, fleet[0], c.job) }()
+				time.Sleep(4900 * time.Millisecond)
+				require.False(t, once(t, fleet[1]), "late for the slot")
+				require.ErrorIs(t, <-ended, c.want)
+				require.Equal(t, 5*time.Second, time.Since(started))
+				require.True(t, once(t, fleet[1]), "the next slot")
+				for _, locks := range fleet {
+					require.NoError(t, locks.Close(t.Context()))
+				}
+			})
+		})
+	}
+}
+
+// recovered is a scheduler that outlives the panics of its jobs.
+func recovered(ctx context.Context, locks *redlock.Redlock, job func(context.Context) error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = r.(error)
+		}
+	}()
+	_, err = cron.Once(ctx, locks, "report", 5*time.Second, job)
+	return err
+}
+
+// By the end of the job both ctx and atLeast are over. Which is seen first must not
+// matter: many runs, for a choice between the two would be by chance.
+func TestContextEndedUnderALongJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fleet := machines(t, redlocktest.NewNodes(3), 2)
+		for range 50 {
+			ctx, end := context.WithTimeout(t.Context(), 6*time.Second)
+			ran, err := cron.Once(ctx, fleet[0], "report", 5*time.Second, func(context.Context) error {
+				time.Sleep(7 * time.Second)
+				return nil
+			})
+			end()
+			require.NoError(t, err)
+			require.True(t, ran)
+			require.True(t, once(t, fleet[1]), "it was released")
+		}
+		for _, locks := range fleet {
+			require.NoError(t, locks.Close(t.Context()))
+		}
 	})
 }
 
