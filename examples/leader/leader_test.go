@@ -174,3 +174,64 @@ func TestLeaderThatFails(t *testing.T) {
 		require.NoError(t, p.locks.Close(t.Context()))
 	})
 }
+
+// An error of lead's own ends the campaign even when the lock cannot be released, or was
+// lost before: it must not be called again.
+func TestLeaderThatFailsWithoutAQuorum(t *testing.T) {
+	fatal := errors.New("fatal")
+	for title, c := range map[string]struct {
+		lead func(ctx context.Context, stop func()) error
+		also error
+	}{
+		"at once":                {func(context.Context, func()) error { return fatal }, redlock.ErrNoQuorum},
+		"after the lock is lost": {func(ctx context.Context, _ func()) error { <-ctx.Done(); return fatal }, redlock.ErrLost},
+		"after ctx has ended":    {func(_ context.Context, stop func()) error { stop(); return fatal }, redlock.ErrNoQuorum},
+		"by a timeout of its own": {func(ctx context.Context, _ func()) error {
+			ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
+			defer cancel()
+			<-ctx.Done()
+			return errors.Join(fatal, ctx.Err())
+		}, redlock.ErrNoQuorum},
+	} {
+		t.Run(title, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes := redlocktest.NewNodes(3)
+				p := start(t, nodes)
+				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+				defer stop()
+				terms := 0
+				err := leader.Campaign(ctx, p.locks, "scheduler", func(ctx context.Context, _ int64) error {
+					terms++
+					nodes[0].Down()
+					nodes[1].Down()
+					return c.lead(ctx, stop)
+				})
+				require.ErrorIs(t, err, fatal)
+				require.ErrorIs(t, err, c.also)
+				require.Equal(t, 1, terms)
+				nodes[0].Up()
+				nodes[1].Up()
+				require.NoError(t, p.locks.Close(t.Context()))
+			})
+		})
+	}
+}
+
+// A leader that resigns in a bad moment for the lock stands again.
+func TestLeaderThatResigns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, redlocktest.NewNodes(3))
+		ctx, stop := context.WithCancel(t.Context())
+		terms := 0
+		err := leader.Campaign(ctx, p.locks, "scheduler", func(ctx context.Context, _ int64) error {
+			if terms++; terms == 3 {
+				stop()
+				return ctx.Err()
+			}
+			return p.locks.Break(ctx, "leader:scheduler") // the release finds nothing
+		})
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, 3, terms)
+		require.NoError(t, p.locks.Close(t.Context()))
+	})
+}
