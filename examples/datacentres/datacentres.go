@@ -35,8 +35,8 @@ func New(nodes []pool.Pool, opts ...redlock.Option) (*redlock.Redlock, error) {
 }
 
 // Steps does one step after the other under a lock. No step begins with less than
-// Margin of validity: the lock is extended first, and if that fails, the rest is left
-// undone and the error says how much was done.
+// Margin of validity: the lock is extended first, and if that fails, or ctx has ended, the
+// rest is left undone and the error says how much was done.
 func Steps(ctx context.Context, locks *redlock.Redlock, name string, steps ...func(ctx context.Context) error) (err error) {
 	m := locks.NewMutex(name)
 	if err := m.LockContext(ctx); err != nil {
@@ -48,6 +48,9 @@ func Steps(ctx context.Context, locks *redlock.Redlock, name string, steps ...fu
 		}
 	}()
 	for i, step := range steps {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("%d of %d steps done: %w", i, len(steps), err)
+		}
 		if time.Until(m.Until()) < Margin {
 			if _, err := m.ExtendContext(ctx); err != nil {
 				return fmt.Errorf("%d of %d steps done: %w", i, len(steps), err)

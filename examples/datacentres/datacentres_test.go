@@ -114,3 +114,29 @@ func TestStepThatFails(t *testing.T) {
 		require.NoError(t, locks.Close(t.Context()))
 	})
 }
+
+// No step begins once ctx has ended, and the lock is released all the same.
+func TestContextEndsBetweenSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, locks := setUp(t)
+		ctx, end := context.WithCancel(t.Context())
+		err := datacentres.Steps(ctx, locks, "ledger",
+			func(context.Context) error { end(); return nil },
+			func(context.Context) error { t.Error("begun"); return nil })
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorContains(t, err, "1 of 2 steps done")
+		require.NoError(t, locks.NewMutex("ledger").TryLock(), "it was released")
+		require.NoError(t, locks.Close(t.Context()))
+	})
+}
+
+func TestStepThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, locks := setUp(t)
+		require.Panics(t, func() {
+			_ = datacentres.Steps(t.Context(), locks, "ledger", func(context.Context) error { panic("no database") })
+		})
+		require.NoError(t, locks.NewMutex("ledger").TryLock(), "it was released")
+		require.NoError(t, locks.Close(t.Context()))
+	})
+}

@@ -20,7 +20,9 @@ var (
 // Handle works on one job under its lock, unless its result is there already, and
 // writes the result with the fencing token of the grant.
 func Handle(ctx context.Context, locks *redlock.Redlock, store *Store, id string, work func(ctx context.Context, id string) (string, error)) error {
+	mine := false
 	err := locks.Do(ctx, "job:"+id, func(ctx context.Context) error {
+		mine = true
 		if store.Done(id) {
 			return nil // it was delivered twice
 		}
@@ -33,7 +35,8 @@ func Handle(ctx context.Context, locks *redlock.Redlock, store *Store, id string
 		token, _ := redlock.TokenFromContext(ctx)
 		return store.Save(id, token, result)
 	}, redlock.WithTries(1)) // the queue delivers it again: no need to wait
-	if errors.Is(err, redlock.ErrFailed) && errors.Is(err, redlock.ErrTaken) {
+	// Work may take locks too, and fail to.
+	if !mine && errors.Is(err, redlock.ErrTaken) {
 		return ErrElsewhere
 	}
 	return err
@@ -69,8 +72,13 @@ func (s *Store) Save(id string, token int64, result string) error {
 	return nil
 }
 
-// Done reports whether there is a result.
-func (s *Store) Done(id string) bool { return s.Result(id) != "" }
+// Done reports whether there is a result, be it an empty one.
+func (s *Store) Done(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, found := s.rows[id]
+	return found
+}
 
 // Result is "" if there is none.
 func (s *Store) Result(id string) string {

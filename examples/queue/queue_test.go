@@ -127,3 +127,46 @@ func TestJobThatFails(t *testing.T) {
 		require.NoError(t, locks.Close(t.Context()))
 	})
 }
+
+// A lock that the work wanted and did not get is a failure of the work: the job is
+// not elsewhere.
+func TestWorkThatFindsALockTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.NewNodes(3)
+		locks, store := worker(t, nodes), queue.NewStore()
+		printer := locks.NewMutex("printer")
+		require.NoError(t, printer.Lock())
+		err := queue.Handle(t.Context(), locks, store, "7", func(ctx context.Context, _ string) (string, error) {
+			return "", locks.NewMutex("printer").TryLockContext(ctx)
+		})
+		require.ErrorIs(t, err, redlock.ErrTaken)
+		require.NotErrorIs(t, err, queue.ErrElsewhere)
+		_, err = printer.Unlock()
+		require.NoError(t, err)
+		require.NoError(t, locks.Close(t.Context()))
+	})
+}
+
+func TestEmptyResultIsAResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, store := worker(t, redlocktest.NewNodes(3)), queue.NewStore()
+		worked := 0
+		for range 2 {
+			require.NoError(t, queue.Handle(t.Context(), locks, store, "7", func(context.Context, string) (string, error) { worked++; return "", nil }))
+		}
+		require.Equal(t, 1, worked)
+		require.NoError(t, locks.Close(t.Context()))
+	})
+}
+
+func TestWorkThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, store := worker(t, redlocktest.NewNodes(3)), queue.NewStore()
+		require.Panics(t, func() {
+			_ = queue.Handle(t.Context(), locks, store, "7", func(context.Context, string) (string, error) { panic("no paper") })
+		})
+		require.NoError(t, queue.Handle(t.Context(), locks, store, "7", func(context.Context, string) (string, error) { return "done", nil }))
+		require.Equal(t, "done", store.Result("7"))
+		require.NoError(t, locks.Close(t.Context()))
+	})
+}

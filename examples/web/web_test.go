@@ -89,3 +89,56 @@ func TestFailedWork(t *testing.T) {
 		require.NoError(t, locks.Close(t.Context()))
 	})
 }
+
+// A lock that the work wanted and did not get: the work has begun, so that nobody may
+// be told that nothing has changed.
+func TestWorkThatFindsALockTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, locks := service(t)
+		bank := locks.NewMutex("bank")
+		require.NoError(t, bank.Lock())
+		h := web.Handler(locks, func(ctx context.Context, _ string, _ int64) error {
+			return locks.NewMutex("bank").TryLockContext(ctx)
+		})
+		w := post(h, "/accounts/7/close")
+		require.Equal(t, http.StatusInternalServerError, w.Code)
+		require.Empty(t, w.Header().Get("Retry-After"))
+		_, err := bank.Unlock()
+		require.NoError(t, err)
+		require.NoError(t, locks.Close(t.Context()))
+	})
+}
+
+// The account is closed, but the lock cannot be released: the client is told the former.
+func TestDoneWithoutARelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, locks := service(t)
+		h := web.Handler(locks, func(context.Context, string, int64) error {
+			nodes[0].Down()
+			nodes[1].Down()
+			return nil
+		})
+		require.Equal(t, http.StatusNoContent, post(h, "/accounts/7/close").Code)
+		nodes[0].Up()
+		nodes[1].Up()
+		require.NoError(t, locks.Close(t.Context()))
+	})
+}
+
+// As net/http does, the caller recovers: the account is free for the next request.
+func TestWorkThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, locks := service(t)
+		worked := false
+		h := web.Handler(locks, func(context.Context, string, int64) error {
+			if !worked {
+				worked = true
+				panic("no database")
+			}
+			return nil
+		})
+		require.Panics(t, func() { post(h, "/accounts/7/close") })
+		require.Equal(t, http.StatusNoContent, post(h, "/accounts/7/close").Code)
+		require.NoError(t, locks.Close(t.Context()))
+	})
+}
