@@ -18,6 +18,10 @@ type node struct {
 	addr   string
 }
 
+// failover is what go-redis calls the address of every client over Sentinel. As a name
+// it would make one node of several, so that their index must do.
+const failover = "FailoverClient"
+
 // NewPool makes a node of a go-redis client, which the caller keeps and closes: a
 // server, a Sentinel set-up (NewFailoverClient) or a Cluster that fails as one. A Ring
 // is none, for it spreads keys over servers that fail one by one: make a node of each;
@@ -29,7 +33,11 @@ type node struct {
 func NewPool(c redis.UniversalClient) pool.Pool {
 	switch c := c.(type) {
 	case *redis.Client:
-		return &listener{node{c, c.Options().Addr}}
+		addr := c.Options().Addr
+		if addr == failover {
+			addr = ""
+		}
+		return &listener{node{c, addr}}
 	case *redis.ClusterClient:
 		// No listener: a script's PUBLISH counts the subscribers of its own server only.
 		return &node{c, strings.Join(c.Options().Addrs, ",")}

@@ -2,6 +2,7 @@ package goredis_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -54,6 +55,32 @@ func TestOverSentinel(t *testing.T) {
 		s.FailOver(t)
 		pooltest.Returns(t, p)
 	})
+}
+
+// Clients over Sentinel are told apart by their index: go-redis calls all of them the
+// same.
+func TestOverSentinelHasNoAddress(t *testing.T) {
+	pools := make([]pool.Pool, 3)
+	for i := range pools {
+		pools[i] = node(t, redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}, ContextTimeoutEnabled: true,
+		}))
+		require.Empty(t, pools[i].(pool.Addresser).Addr())
+	}
+	r, err := redlock.New(pools)
+	require.NoError(t, err)
+	status, err := r.Inspect(t.Context(), "jobs")
+	require.ErrorIs(t, err, redlock.ErrNoQuorum)
+	require.NotContains(t, err.Error(), "FailoverClient")
+	for i, n := range status.Nodes {
+		require.Equal(t, i, n.Node)
+		require.Empty(t, n.Addr)
+		require.ErrorContains(t, n.Err, fmt.Sprintf("node %d: ", i))
+	}
+	require.NoError(t, r.Close(t.Context()))
+
+	single := node(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
+	require.Equal(t, "127.0.0.1:1", single.(pool.Addresser).Addr())
 }
 
 func TestRingIsRefused(t *testing.T) {
