@@ -3,6 +3,7 @@ package redlockotel
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"syscall"
 	"testing"
@@ -62,6 +63,12 @@ func TestErrorTypes(t *testing.T) {
 		"_OTHER":   errors.New("unexpected reply"),
 	} {
 		require.Equal(t, want, errorType(err))
+	}
+	for _, cut := range []error{
+		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE,
+		fmt.Errorf("read: %w", io.EOF), &net.OpError{Op: "read", Err: net.ErrClosed},
+	} {
+		require.Equal(t, "network", errorType(&redlock.NodeError{Err: cut}), cut)
 	}
 	for _, text := range []string{"", "ok", "K12 x", "THISISNOTACODEBUTATEXT x", "No such"} {
 		require.Equal(t, "_OTHER", errorType(errors.New(text)), text)

@@ -3,6 +3,7 @@ package redlockotel
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"syscall"
@@ -61,6 +62,11 @@ func errorType(err error) string {
 		return "timeout"
 	case errors.As(err, &op) || errors.As(err, &errno):
 		return "network"
+	}
+	for _, cut := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
+		if errors.Is(err, cut) { // before its text is taken for a code
+			return "network"
+		}
 	}
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		if code, _, _ := strings.Cut(e.Error(), " "); isCode(code) {
