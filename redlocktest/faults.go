@@ -38,7 +38,7 @@ type Fault struct {
 	// Duplicates are further deliveries of the same request, each this long
 	// after it was sent. Nobody sees their replies.
 	Duplicates []time.Duration
-	// Err is the node's reply in place of executing the request.
+	// Err is the node's reply in place of executing the request, each delivery of it.
 	Err error
 }
 
@@ -144,22 +144,17 @@ func (n *Node) OnExec(f func(Call)) { n.with(func() { n.onExec = f }) }
 func (n *Node) Hang() { n.with(func() { n.hung = true }) }
 
 // Resume ends Hang. All requests that arrived are executed in order before it
-// returns, also those whose clients gave up.
+// returns, also those whose clients gave up, unless the node is hung again meanwhile.
 func (n *Node) Resume() {
 	n.mu.Lock()
 	n.hung = false
-	if n.draining {
-		n.mu.Unlock()
-		return
-	}
-	n.draining = true
+	// Another Resume may be under way: whichever comes to it executes the next.
 	for !n.hung && len(n.pending) > 0 {
 		next := n.pending[0]
 		n.pending = n.pending[1:]
 		n.execute(next)
 		n.mu.Lock()
 	}
-	n.draining = false
 	n.mu.Unlock()
 }
 

@@ -75,6 +75,30 @@ func TestFaultsForEachRequest(t *testing.T) {
 	})
 }
 
+func TestErrorInPlaceOfEachDelivery(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, node *redlocktest.Node, c client) {
+		loading := redlocktest.ServerError("LOADING Redis is loading the dataset in memory")
+		var mu sync.Mutex
+		var copies []bool
+		node.OnExec(func(call redlocktest.Call) {
+			mu.Lock()
+			defer mu.Unlock()
+			copies = append(copies, call.Duplicate)
+			assert.Equal(t, loading, call.Err)
+		})
+		node.SetFaults(func(redlocktest.Call) redlocktest.Fault {
+			return redlocktest.Fault{Err: loading, Duplicates: []time.Duration{time.Second, 2 * time.Second}}
+		})
+		_, err := c.acquire(within(t, time.Minute), "a.1.", c.ballot(), time.Minute, "")
+		require.ErrorIs(t, err, loading)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, []bool{false, true, true}, copies)
+		assert.Empty(t, node.Keys())
+	})
+}
+
 func TestServerErrors(t *testing.T) {
 	t.Parallel()
 	ctx, node := t.Context(), redlocktest.NewNode("node0")

@@ -30,9 +30,9 @@ type Node struct {
 	started     int64 // us of the node's clock
 	subs        map[string][]*subscription
 
-	down, hung, draining, full bool
+	down, hung, full bool
 
-	pending  []*request         // arrived while hung
+	pending  []*request         // arrived while hung; else a Resume is at them
 	inflight map[int64]*request // a client waits
 	sent     int64
 
@@ -207,7 +207,7 @@ func (n *Node) roundTrip(ctx context.Context, call Call, run func(*session) repl
 // send lets go of the request: whatever its client does, it arrives.
 func (n *Node) send(r *request) {
 	for _, after := range r.fault.Duplicates {
-		again := &request{call: r.call, run: r.run}
+		again := &request{call: r.call, run: r.run, fault: Fault{Err: r.fault.Err}}
 		again.call.Duplicate = true
 		time.AfterFunc(after, func() { n.arrive(again) })
 	}
@@ -226,7 +226,7 @@ func (n *Node) arrive(r *request) {
 	case n.down:
 		n.mu.Unlock()
 		r.answer(reply{err: n.errReset()})
-	case n.hung || n.draining:
+	case n.hung || len(n.pending) > 0: // not before those that came first
 		n.pending = append(n.pending, r)
 		n.mu.Unlock()
 	default:

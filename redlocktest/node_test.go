@@ -137,6 +137,43 @@ func TestHungNodeExecutesInOrderWhenItResumes(t *testing.T) {
 	})
 }
 
+// Each Resume returns only when the backlog has run, whoever runs it.
+func TestResumesAtOnce(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, node *redlocktest.Node, c client) {
+		var mu sync.Mutex
+		var executed []string
+		held, free := true, make(chan struct{})
+		node.OnExec(func(call redlocktest.Call) {
+			mu.Lock()
+			first := held
+			held = false
+			executed = append(executed, call.Args[0])
+			mu.Unlock()
+			if first {
+				<-free
+			}
+		})
+		node.Hang()
+		for i, id := range []string{"a.1.", "b.1.", "c.1."} {
+			_, err := c.acquire(within(t, 10*time.Millisecond), id, c.ballot()+int64(i), time.Second, "")
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		var first sync.WaitGroup
+		first.Go(node.Resume)
+		synctest.Wait()
+		assert.Equal(t, 1, node.Stats().Executed["acquire"], "the first is held up in the observer")
+		_, err := c.acquire(within(t, 10*time.Millisecond), "d.1.", c.ballot()+3, time.Second, "")
+		require.ErrorIs(t, err, context.DeadlineExceeded, "it does not overtake the backlog")
+		node.Resume()
+		assert.Equal(t, 4, node.Stats().Executed["acquire"])
+		assert.Zero(t, node.Stats().Pending)
+		close(free)
+		first.Wait()
+		assert.Equal(t, []string{"a.1.", "b.1.", "c.1.", "d.1."}, executed)
+	})
+}
+
 func TestDownResetsAndRefuses(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, node *redlocktest.Node, c client) {
