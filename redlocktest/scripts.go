@@ -77,8 +77,8 @@ func acquire(s *session, keys, argv words) []int64 {
 		if member != "" {
 			joined := protect(func() { s.zaddNX(keys.at(3), argv.at(8), member) })
 			if joined == nil {
-				rank = s.zrank(keys.at(3), member)
 				s.pexpire(keys.at(3), s.longest(keys.at(3), max(ttl, 0)+fencePX-px))
+				rank = s.zrank(keys.at(3), member)
 			}
 		}
 		return []int64{2, now, c, ttl, g, rank}

@@ -59,9 +59,9 @@ if held and not owned(held, id) then
     -- pcall: an out-of-memory ZADD must not hide that the lock is busy.
     local joined = redis.pcall('ZADD', KEYS[3], 'NX', ARGV[8], member)
     if type(joined) == 'number' then
-      rank = redis.call('ZRANK', KEYS[3], member)
       local keep = math.max(ttl, 0) + tonumber(fence_px) - tonumber(px)
       redis.call('PEXPIRE', KEYS[3], longest(KEYS[3], keep))
+      rank = redis.call('ZRANK', KEYS[3], member)
     end
   end
   return {2, now, c, ttl, g, rank}
