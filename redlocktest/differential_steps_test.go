@@ -2,7 +2,6 @@ package redlocktest_test
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +13,7 @@ type scriptCall struct {
 	script string
 	keys   []string
 	args   []any
-	guard  bool    // depends on the uptime
+	hold   int64   // ms, of the guard, which depends on the uptime; 0: none
 	edges  []int64 // us: moments before and after which it does different things
 }
 
@@ -89,11 +88,11 @@ func (w *world) randomCall(name string) scriptCall {
 	case n < 34:
 		return scriptCall{"acquire", []string{lock, fence, queue, marker}, []any{
 			id, p, px, s, px + int64(keep), hold, pick(w, "", member, member), w.rng.Int64N(50),
-		}, hold > 0, []int64{p - s, p + s}}
+		}, hold, []int64{p - s, p + s}}
 	case n < 58:
 		return scriptCall{"touch", []string{lock, fence, tomb, marker}, []any{
 			id, p, q, valid, px, s, keep, hold,
-		}, hold > 0, []int64{q - s, q + s, valid}}
+		}, hold, []int64{q - s, q + s, valid}}
 	case n < 76:
 		if value, held := w.twin.Value(lock); held && w.chance(40) { // as the holder does
 			if dot := strings.LastIndexByte(value, '.'); dot >= 0 {
@@ -102,14 +101,17 @@ func (w *world) randomCall(name string) scriptCall {
 				}
 			}
 		}
-		return scriptCall{"release", []string{lock, fence, queue}, []any{id, p, s, keep, pick(w, 0, 1, 1)}, false, []int64{p - 2*s}}
+		return scriptCall{"release", []string{lock, fence, queue}, []any{id, p, s, keep, pick(w, 0, 1, 1)}, 0, []int64{p - 2*s}}
 	case n < 84:
-		if queued := w.twin.Queue(queue); slices.Contains(queued, member) && w.chance(60) {
+		if queued := w.twin.Queue(queue); len(queued) > 0 {
 			member = "w4#1" // one that was popped before
+			if w.chance(50) {
+				member = pick(w, queued...)
+			}
 		}
-		return scriptCall{"leave", []string{lock, queue}, []any{member}, false, nil}
+		return scriptCall{"leave", []string{lock, queue}, []any{member}, 0, nil}
 	case n < 90:
-		return scriptCall{"inspect", []string{lock, fence, queue}, nil, false, nil}
+		return scriptCall{"inspect", []string{lock, fence, queue}, nil, 0, nil}
 	}
 	value, held := w.twin.Value(lock)
 	if !held || w.chance(20) {
@@ -119,7 +121,7 @@ func (w *world) randomCall(name string) scriptCall {
 	if dot := strings.LastIndexByte(value, '.'); dot >= 0 && w.chance(80) {
 		identity = value[:dot+1]
 	}
-	return scriptCall{"break", []string{lock, fence, queue, tomb}, []any{value, identity, p, px, keep, s}, false, []int64{p - 2*s}}
+	return scriptCall{"break", []string{lock, fence, queue, tomb}, []any{value, identity, p, px, keep, s}, 0, []int64{p - 2*s}}
 }
 
 func (w *world) id() string {

@@ -232,7 +232,7 @@ func (w *world) call(name string, c scriptCall) {
 	before := w.last
 	w.last = after
 	w.note("%s %q %v -> %v %v", c.script, c.keys, c.args, got, realErr)
-	if w.unclear(name, before, after) || (c.guard && before.uptime != after.uptime) {
+	if w.unclear(name, before, after) || c.hold > 0 && w.guardUnclear(name, c.hold, before, after) {
 		w.giveUp(name)
 		return
 	}
@@ -335,6 +335,14 @@ func (w *world) unclear(name string, before, after stamp) bool {
 		}
 	}
 	return false
+}
+
+// guardUnclear tells whether the guard may have seen another uptime, or have found the
+// marker's life just above or just below the hold.
+func (w *world) guardUnclear(name string, hold int64, before, after stamp) bool {
+	end, found := w.twin.Deadline(name + ":m")
+	renew := end - hold
+	return before.uptime != after.uptime || found && renew >= before.ms()-expirySlack && renew <= after.ms()+expirySlack
 }
 
 // settle lets time pass until no key of the name is about to expire.
