@@ -144,28 +144,10 @@ func (b *Batches) run(members []*Call) (answered bool) {
 	if len(live) == 0 {
 		return false
 	}
-	ctx, cancel := patient(live)
-	defer cancel()
+	if len(live) == 1 {
+		return b.send(live[0].Ctx, live)
+	}
+	ctx := newShared(live)
+	defer ctx.end(context.Canceled)
 	return b.send(ctx, live)
-}
-
-// patient is a context that ends when the last member has no time left. A member that
-// is cancelled must not end it for the others, so it is of none of them.
-func patient(members []*Call) (context.Context, context.CancelFunc) {
-	ctx := members[0].Ctx
-	if len(members) == 1 {
-		return ctx, func() {}
-	}
-	most, ok := ctx.Deadline()
-	for _, c := range members[1:] {
-		deadline, has := c.Ctx.Deadline()
-		if ok && (!has || deadline.After(most)) {
-			ctx, most, ok = c.Ctx, deadline, has
-		}
-	}
-	ctx = context.WithoutCancel(ctx)
-	if !ok {
-		return ctx, func() {}
-	}
-	return context.WithDeadline(ctx, most)
 }

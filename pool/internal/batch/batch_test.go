@@ -138,6 +138,38 @@ func TestCancelledMemberEndsNobodyElse(t *testing.T) {
 	})
 }
 
+// Whoever asks for the end of a batch's context hears of it: at the deadline, or when
+// the batch is done.
+func TestEndOfASharedContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t)
+		l.hold = make(chan struct{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		calls := []<-chan error{l.call(ctx), l.call(ctx)}
+		close(l.open)
+		started, b := time.Now(), <-l.sent
+		<-b.ctx.Done()
+		require.Equal(t, time.Second, time.Since(started))
+		require.ErrorIs(t, b.ctx.Err(), context.DeadlineExceeded)
+		close(l.hold)
+		for _, done := range calls {
+			require.ErrorIs(t, <-done, context.DeadlineExceeded)
+		}
+
+		own := newLine(t)
+		calls = []<-chan error{own.call(t.Context()), own.call(t.Context())}
+		close(own.open)
+		b = <-own.sent
+		require.Equal(t, 2, b.members)
+		for _, done := range calls {
+			require.NoError(t, <-done)
+		}
+		<-b.ctx.Done()
+		require.ErrorIs(t, b.ctx.Err(), context.Canceled)
+	})
+}
+
 // With a member that has no deadline, the batch has none.
 func TestMemberWithoutDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
