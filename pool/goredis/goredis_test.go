@@ -23,6 +23,8 @@ func TestCases(t *testing.T) { pooltest.Cases(t, open) }
 
 func TestConformance(t *testing.T) { pooltest.Run(t, open) }
 
+func TestCommand(t *testing.T) { pooltest.Command(t, open) }
+
 func open(t testing.TB, addr string, o pooltest.Options) pool.Pool {
 	return node(t, redis.NewClient(&redis.Options{
 		Addr: addr, Username: o.Username, Password: o.Password, TLSConfig: o.TLS,

@@ -211,7 +211,9 @@ type commander struct{ pool.Commander }
 
 func commanding(open Factory) Factory {
 	return func(t testing.TB, addr string, o Options) pool.Pool {
-		return commander{open(t, addr, o).(pool.Commander)}
+		c, ok := open(t, addr, o).(pool.Commander)
+		require.True(t, ok, "the pool has no pool.Commander")
+		return commander{c}
 	}
 }
 

@@ -3,6 +3,7 @@
 // An adapter's tests call Run and Cases with a function that makes its pool:
 //
 //	func TestConformance(t *testing.T) { pooltest.Run(t, open) }
+//	func TestCommand(t *testing.T)     { pooltest.Command(t, open) } // if it has pool.Commander
 //	func TestCases(t *testing.T)       { pooltest.Cases(t, open) }
 //
 //	func open(t testing.TB, addr string, o pooltest.Options) pool.Pool { … }
@@ -53,7 +54,7 @@ const (
 )
 
 // Run checks everything that package pool asks of a pool and its optional
-// capabilities; all of them must be there.
+// capabilities; all of them must be there, but for pool.Commander, of which see Command.
 func Run(t *testing.T, open Factory) {
 	t.Run("Integers", func(t *testing.T) { integers(t, open) })
 	t.Run("UnexpectedReplies", func(t *testing.T) { unexpectedReplies(t, open) })
@@ -68,19 +69,6 @@ func Run(t *testing.T, open Factory) {
 	t.Run("RefusingNode", func(t *testing.T) { refusingNode(t, open) })
 	t.Run("SentOnce", func(t *testing.T) { sentOnce(t, open) })
 
-	t.Run("Command", func(t *testing.T) {
-		if _, ok := open(t, testutil.StartRedis(t).Addr(), Options{}).(pool.Commander); !ok {
-			t.Skip("no pool.Commander, which is optional")
-		}
-		open := commanding(open)
-		t.Run("Integers", func(t *testing.T) { integers(t, open) })
-		t.Run("UnexpectedReplies", func(t *testing.T) { unexpectedReplies(t, open) })
-		t.Run("ScriptFlush", func(t *testing.T) { scriptFlush(t, open) })
-		t.Run("Concurrent", func(t *testing.T) { concurrent(t, open) })
-		t.Run("EndedContext", func(t *testing.T) { endedContext(t, open) })
-		t.Run("StoppedNode", func(t *testing.T) { stoppedNode(t, open) })
-	})
-
 	t.Run("Get", func(t *testing.T) { get(t, open) })
 	t.Run("Addr", func(t *testing.T) { addr(t, open) })
 	t.Run("Subscribe", func(t *testing.T) { subscribe(t, open) })
@@ -89,6 +77,17 @@ func Run(t *testing.T, open Factory) {
 
 	t.Run("TLS", func(t *testing.T) { overTLS(t, open) })
 	t.Run("LeastPrivilege", func(t *testing.T) { leastPrivilege(t, open) })
+}
+
+// Command checks the pool.Commander of an adapter that has one. It must be there.
+func Command(t *testing.T, open Factory) {
+	open = commanding(open)
+	t.Run("Integers", func(t *testing.T) { integers(t, open) })
+	t.Run("UnexpectedReplies", func(t *testing.T) { unexpectedReplies(t, open) })
+	t.Run("ScriptFlush", func(t *testing.T) { scriptFlush(t, open) })
+	t.Run("Concurrent", func(t *testing.T) { concurrent(t, open) })
+	t.Run("EndedContext", func(t *testing.T) { endedContext(t, open) })
+	t.Run("StoppedNode", func(t *testing.T) { stoppedNode(t, open) })
 }
 
 // within bounds a call that has to be prompt.

@@ -17,6 +17,8 @@ func TestMain(m *testing.M) { os.Exit(testutil.Main(m)) }
 
 func TestConformance(t *testing.T) { pooltest.Run(t, open) }
 
+func TestCommand(t *testing.T) { pooltest.Command(t, open) }
+
 func TestCases(t *testing.T) { pooltest.Cases(t, open) }
 
 func open(t testing.TB, addr string, o pooltest.Options) pool.Pool {

@@ -22,6 +22,8 @@ func TestCases(t *testing.T) { pooltest.Cases(t, open) }
 
 func TestConformance(t *testing.T) { pooltest.Run(t, open) }
 
+func TestCommand(t *testing.T) { pooltest.Command(t, open) }
+
 func options(addrs ...string) rueidis.ClientOption {
 	o := rueidis.ClientOption{InitAddress: addrs, DisableCache: true, ConnWriteTimeout: 2 * time.Second}
 	o.Dialer.Timeout = time.Second
