@@ -72,7 +72,7 @@ func nameOf(fn *ast.FuncDecl) string {
 }
 
 // described is what users of the library compile. pool/pooltest is for tests of adapters.
-var described = regexp.MustCompile(`^(?:pool/(?:[a-z]+/)?|redlocktest/|redlockotel/)?\w+\.go$`)
+var described = regexp.MustCompile(`^(?:pool/(?:internal/)?(?:[a-z]+/)?|redlocktest/|redlockotel/)?\w+\.go$`)
 
 var row = regexp.MustCompile("^\\| `([\\w/.]+\\.go)` `([\\w.]+)` \\| (\\d+) \\|")
 
