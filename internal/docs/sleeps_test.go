@@ -24,7 +24,7 @@ var sleepers = map[string]string{
 	"wait_test.go TestCase21_HandOverIsPrompt":   "the same",
 	"wait_test.go TestWait_Fairness":             "the same",
 	"wait_test.go comeAndGo":                     "waiters come at random",
-	"overload_test.go busyNode.Eval":              "what a request costs a node; called in a bubble",
+	"overload_test.go busyNode.Eval":             "what a request costs a node; called in a bubble",
 	"wake_test.go slowToTell.Subscribe":          "called in a bubble",
 	"turn_sim_test.go inLine":                    "called in a bubble",
 	"turn_sim_test.go TestTurnPassesOwnFailures": "a slow function of the user's, called in a bubble",
