@@ -16,11 +16,12 @@ setup: ## install what the tests need, or say what is missing
 test: setup ## all tests of all modules under the race detector, on real servers
 	go test -race -timeout 8m work
 
-check: $(BIN)/staticcheck $(BIN)/gofumpt $(BIN)/govulncheck ## format, vet, staticcheck, other systems, links and pages, known vulnerabilities
+check: $(BIN)/staticcheck $(BIN)/golangci-lint $(BIN)/gofumpt $(BIN)/govulncheck ## format, vet, staticcheck, unseen errors, other systems, links and pages, known vulnerabilities
 	@unformatted=$$($(BIN)/gofumpt -l .); test -z "$$unformatted" || \
 		{ printf 'run make fmt:\n%s\n' "$$unformatted"; exit 1; }
 	go vet work
 	$(BIN)/staticcheck work
+	@for dir in $$(go list -m -f '{{.Dir}}'); do (cd "$$dir" && $(CURDIR)/$(BIN)/golangci-lint run -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
 	GOOS=darwin go vet ./... ./cmd/redlock/...
 	GOOS=windows go vet ./... ./cmd/redlock/...
 	GOARCH=386 CGO_ENABLED=0 go vet ./...
@@ -100,3 +101,7 @@ $(BIN)/gofumpt: PACKAGE = mvdan.cc/gofumpt
 $(BIN)/govulncheck: PACKAGE = golang.org/x/vuln/cmd/govulncheck
 $(BIN)/staticcheck $(BIN)/gofumpt $(BIN)/govulncheck: tools.mod tools.sum
 	GOWORK=off go build -modfile=tools.mod -o $@ $(PACKAGE)
+
+# Of its own, for it would choose the versions of the others.
+$(BIN)/golangci-lint: lint.mod lint.sum
+	GOWORK=off go build -modfile=lint.mod -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

@@ -339,7 +339,7 @@ func TestCase16_ThreeWaysNotToHold(t *testing.T) {
 	requireOnly := func(err, want error) {
 		t.Helper()
 		for _, e := range []error{redlock.ErrNotHeld, redlock.ErrExpired, redlock.ErrTaken, redlock.ErrNoQuorum} {
-			require.Equal(t, e == want, errors.Is(err, e), "%v", err)
+			require.Equal(t, e == want, errors.Is(err, e), "%v", err) //nolint:errorlint // which of the sentinels
 		}
 	}
 	ok, err := r.NewMutex("never").Unlock()

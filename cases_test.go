@@ -339,7 +339,7 @@ func TestCase06_CtxEndsInMidAcquire(t *testing.T) {
 }
 
 // acquireBy calls one of the verbs that acquire.
-func acquireBy(verb string, ctx context.Context, m *redlock.Mutex) error { //nolint:revive // verb first reads better here
+func acquireBy(verb string, ctx context.Context, m *redlock.Mutex) error { // verb first reads better here
 	switch verb {
 	case "Lock":
 		return m.LockContext(ctx)

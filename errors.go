@@ -130,7 +130,7 @@ func (f *failure) Error() string {
 	fmt.Fprintf(&b, "redlock: %s %q", f.verb, f.name)
 	for _, err := range f.matches {
 		// The verb already says that it failed.
-		if err != ErrFailed && err != ErrExtendFailed {
+		if err != ErrFailed && err != ErrExtendFailed { //nolint:errorlint // they themselves, not what wraps them
 			b.WriteString(": ")
 			b.WriteString(err.Error())
 		}

@@ -36,7 +36,7 @@ type scene struct {
 	nodes redlocktest.Nodes
 	r     *redlock.Redlock
 	m     *redlock.Mutex
-	ctx   context.Context //nolint:containedctx // the verb's
+	ctx   context.Context // the verb's
 }
 
 func (s *scene) lock() { require.NoError(s.t, s.m.Lock()) }

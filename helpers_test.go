@@ -2,7 +2,7 @@ package redlock_test
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // EVALSHA names scripts so
+	"crypto/sha1" // EVALSHA names scripts so
 	"encoding/hex"
 	"errors"
 	"os"
@@ -152,7 +152,7 @@ func within(t testing.TB, limit time.Duration, what string, f func()) {
 func isScript(t testing.TB, name string) func(request []byte) bool {
 	t.Helper()
 	source := scriptSource(t, name)
-	sum := sha1.Sum([]byte(source)) //nolint:gosec // see the import
+	sum := sha1.Sum([]byte(source)) // see the import
 	hash := hex.EncodeToString(sum[:])
 	return func(request []byte) bool {
 		text := string(request)

@@ -113,7 +113,7 @@ func TestCase30_EachFaultIsSeen(t *testing.T) {
 				for _, e := range []error{own, redlock.ErrLost, redlock.ErrExpired, redlock.ErrTaken, redlock.ErrNoQuorum, context.Canceled} {
 					wanted := false
 					for _, w := range c.want {
-						wanted = wanted || w == e
+						wanted = wanted || w == e //nolint:errorlint // which of the sentinels
 					}
 					require.Equal(t, wanted, errors.Is(err, e), "%v in %v", e, err)
 				}

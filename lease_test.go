@@ -194,7 +194,7 @@ func TestReachedBelievesTheLaterClock(t *testing.T) {
 func elapse(t *testing.T, from time.Time, passed, jump time.Duration) time.Time {
 	t.Helper()
 	wall := from.Add(passed + jump)
-	mono := (*int64)(unsafe.Add(unsafe.Pointer(&wall), unsafe.Sizeof(uint64(0)))) //nolint:gosec // time.Time{wall uint64, ext int64, …}
+	mono := (*int64)(unsafe.Add(unsafe.Pointer(&wall), unsafe.Sizeof(uint64(0)))) // time.Time{wall uint64, ext int64, …}
 	*mono -= int64(jump)
 	require.Equal(t, passed, wall.Sub(from), "the monotonic reading")
 	require.Equal(t, passed+jump, wall.Round(0).Sub(from.Round(0)), "the wall clock's reading")

@@ -300,6 +300,6 @@ func randomText(bytes int) string {
 // appendRandom appends that many random bytes as text.
 func appendRandom(to []byte, bytes int) []byte {
 	var random [32]byte
-	rand.Read(random[:bytes]) //nolint:errcheck // crypto/rand.Read never fails (Go 1.24)
+	rand.Read(random[:bytes]) // crypto/rand.Read never fails (Go 1.24)
 	return base64.RawURLEncoding.AppendEncode(to, random[:bytes])
 }

@@ -238,7 +238,7 @@ func (f *outputs) write(r *report) error {
 		errs = append(errs, r.writeTo(f.json))
 	}
 	if f.svg != "" {
-		errs = append(errs, os.WriteFile(f.svg, []byte(chart(r)), 0o644)) //nolint:gosec // a page of the documentation
+		errs = append(errs, os.WriteFile(f.svg, []byte(chart(r)), 0o644)) // a page of the documentation
 	}
 	if f.markdown != "" {
 		errs = append(errs, rewrite(f.markdown, markdown(r)))

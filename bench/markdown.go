@@ -119,5 +119,5 @@ func rewrite(path, text string) error {
 		}
 		text = before + markBegin + "\n\n" + text + "\n" + markEnd + after
 	}
-	return os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // a page of the documentation
+	return os.WriteFile(path, []byte(text), 0o644) // a page of the documentation
 }

@@ -214,8 +214,8 @@ func (r *report) writeTo(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // figures are no secret
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { // figures are no secret
 		return err
 	}
-	return os.WriteFile(path, append(data, '\n'), 0o644) //nolint:gosec // nor here
+	return os.WriteFile(path, append(data, '\n'), 0o644) // nor here
 }

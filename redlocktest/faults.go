@@ -1,7 +1,7 @@
 package redlocktest
 
 import (
-	"crypto/sha1" //nolint:gosec // only gives run ids their look
+	"crypto/sha1" // only gives run ids their look
 	"fmt"
 	"maps"
 	"slices"
@@ -190,7 +190,7 @@ func (n *Node) Restart(keepKeys bool) {
 // lock is held, or nobody knows the node yet.
 func (n *Node) boot(uptime time.Duration) {
 	n.incarnation++
-	sum := sha1.Sum(fmt.Appendf(nil, "%s %d", n.addr, n.incarnation)) //nolint:gosec // see the import
+	sum := sha1.Sum(fmt.Appendf(nil, "%s %d", n.addr, n.incarnation)) // see the import
 	n.runID = fmt.Sprintf("%x", sum)
 	n.started = n.clock.micro() - uptime.Microseconds()
 }

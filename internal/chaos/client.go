@@ -123,7 +123,7 @@ func (c *client) live(in io.Reader) (err error) {
 	defer cancel()
 	var workers sync.WaitGroup
 	for i := range c.Workers {
-		w := &worker{client: c, rng: rand.New(rand.NewPCG(c.Seed, uint64(i))), store: writer{addr: c.Store}, over: ctx.Done()} //nolint:gosec // an index
+		w := &worker{client: c, rng: rand.New(rand.NewPCG(c.Seed, uint64(i))), store: writer{addr: c.Store}, over: ctx.Done()} // an index
 		workers.Go(func() { w.run(ctx) })
 	}
 	_, _ = io.Copy(io.Discard, in) // until whoever started this process has had enough

@@ -189,7 +189,7 @@ func TestRemains(t *testing.T) {
 	d.server.MustDo(t, "DEL", "a:f{a}", "other")
 	c, err := d.server.Conn()
 	require.NoError(t, err)
-	defer c.Close()
+	defer c.Close() //nolint:errcheck // a connection of the test
 	require.NoError(t, c.Send("SUBSCRIBE", "redlock:wake:x"))
 	require.NoError(t, c.Flush())
 	_, err = c.Receive()

@@ -47,7 +47,7 @@ func (m *members) start(place int) error {
 	m.started++
 	o := m.orders
 	o.ID, o.Nodes, o.Source = m.started, m.network.addrs(place), m.network.source(place)
-	o.Seed += uint64(o.ID) //nolint:gosec // counts up from 1
+	o.Seed += uint64(o.ID) // counts up from 1
 	o.History = filepath.Join(m.dir, fmt.Sprintf("client-%d.jsonl", o.ID))
 	// Made here, for the client may be killed before it does anything.
 	if err := os.WriteFile(o.History, nil, 0o600); err != nil {

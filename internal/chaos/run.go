@@ -180,7 +180,7 @@ func (w *world) judge() (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(w.settings.dir, 0o755); err != nil { //nolint:gosec // to be read by all
+	if err := os.MkdirAll(w.settings.dir, 0o755); err != nil { // to be read by all
 		return nil, err
 	}
 	path := filepath.Join(w.settings.dir, fmt.Sprintf("history-%d.jsonl", w.seed))

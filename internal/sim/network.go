@@ -144,7 +144,7 @@ func (w *world) fate(c redlocktest.Call, lane uint64) uint64 {
 	h := mix(w.seed, lane)
 	if c.Name != "message" && len(c.Args) > 2 {
 		for _, word := range c.Args[1:3] {
-			n, _ := strconv.ParseUint(word, 10, 64) //nolint:errcheck // what is no number is alike
+			n, _ := strconv.ParseUint(word, 10, 64) // what is no number is alike
 			h = mix(h, n)
 		}
 	}

@@ -82,7 +82,7 @@ func StartRedisWithClock(t testing.TB, args ...string) (*Server, *Clock) {
 	wrapper := filepath.Join(dir, "server")
 	script := fmt.Sprintf("#!/bin/sh\nREDLOCK_CLOCK=%s LD_PRELOAD=%s exec %s \"$@\"\n",
 		quoted(file.Name()), quoted(shim), quoted(bin))
-	if err := os.WriteFile(wrapper, []byte(script), 0o700); err != nil { //nolint:gosec // it has to be executable
+	if err := os.WriteFile(wrapper, []byte(script), 0o700); err != nil { // it has to be executable
 		t.Fatal(err)
 	}
 	s, err := startBinary(wrapper, args)

@@ -31,7 +31,7 @@ type Proxy struct {
 	closed   bool
 
 	stop    context.CancelFunc
-	stopped context.Context //nolint:containedctx // the life of the proxy
+	stopped context.Context // the life of the proxy
 	running sync.WaitGroup
 }
 

@@ -95,7 +95,7 @@ func TestProxyInlineCommand(t *testing.T) {
 	_, p := proxied(t)
 	c, err := net.Dial("tcp", p.Addr())
 	require.NoError(t, err)
-	defer c.Close()
+	defer c.Close() //nolint:errcheck // a connection of the test
 	_, err = c.Write([]byte("PING\r\n"))
 	require.NoError(t, err)
 	reply := make([]byte, 7)
@@ -192,7 +192,7 @@ func TestProxyStreamEndsAtHole(t *testing.T) {
 	s, p := proxied(t)
 	c, err := net.Dial("tcp", p.Addr())
 	require.NoError(t, err)
-	defer c.Close()
+	defer c.Close() //nolint:errcheck // a connection of the test
 	p.DropReplies(true)
 	_, err = c.Write([]byte("SET k v\r\n"))
 	require.NoError(t, err)
@@ -409,7 +409,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			c, err := redis.Dial("tcp", addr)
 			require.NoError(b, err)
-			defer c.Close()
+			defer c.Close() //nolint:errcheck // a connection of the test
 			for b.Loop() {
 				if _, err := c.Do("PING"); err != nil {
 					b.Fatal(err)

@@ -101,7 +101,7 @@ func TestServerArguments(t *testing.T) {
 	require.ErrorContains(t, err, "OOM")
 	c, err := redis.Dial("tcp", s.Addr())
 	require.NoError(t, err)
-	defer c.Close()
+	defer c.Close() //nolint:errcheck // a connection of the test
 	_, err = c.Do("PING")
 	require.ErrorContains(t, err, "NOAUTH")
 }
@@ -173,7 +173,7 @@ func TestServerEndsWithProcess(t *testing.T) {
 	child.Stderr = os.Stderr
 	stdin, err := child.StdinPipe()
 	require.NoError(t, err)
-	defer stdin.Close()
+	defer stdin.Close() //nolint:errcheck // a pipe
 	stdout, err := child.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, child.Start())
@@ -184,7 +184,7 @@ func TestServerEndsWithProcess(t *testing.T) {
 	require.Error(t, child.Wait(), "it was killed")
 	require.NoError(t, err)
 	require.NoError(t, killed)
-	defer os.RemoveAll(dir)
+	defer os.RemoveAll(dir) //nolint:errcheck // it is the system's to clean
 
 	testutil.Eventually(t, 5*time.Second, func() bool {
 		c, err := net.Dial("tcp", addr)

@@ -190,7 +190,7 @@ func concurrent(t *testing.T, open Factory) {
 					cancel()
 					switch {
 					case fail == 1 && (err == nil || err.Error() != fmt.Sprintf("ERR asked for by %d/%d", c, i)):
-						return fmt.Errorf("call %d/%d got %v, %v", c, i, got, err)
+						return fmt.Errorf("call %d/%d got %v, %v", c, i, got, err) //nolint:errorlint // it may be nil
 					case fail == 0 && i%10 != 7 && err != nil:
 						return fmt.Errorf("call %d/%d: %w", c, i, err)
 					case err == nil && !slices.Equal(got, []int64{c, i}):

@@ -239,7 +239,7 @@ func sentOnce(t *testing.T, open Factory) {
 			go send()
 			testutil.Eventually(t, settle, func() bool {
 				select {
-				case <-result:
+				case <-result: //nolint:errcheck // counted tells
 					go send() // on a connection whose end had not been noticed
 				default:
 				}

@@ -195,7 +195,7 @@ func overTLS(t *testing.T, open Factory) {
 	s.MustDo(t, "PUBLISH", "redlock:wake:tls", "over TLS")
 	require.Equal(t, "over TLS", await(t, l.heard, "a message"))
 	l.stop()
-	l.end(t)
+	l.end(t) //nolint:errcheck // any will do
 
 	for name, bad := range map[string]*tls.Config{
 		"plain":             nil,

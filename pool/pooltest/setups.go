@@ -82,7 +82,7 @@ func StartSentinel(t *testing.T) *Sentinel {
 	bin, err := exec.LookPath(bin)
 	require.NoError(t, err)
 	wrapper := filepath.Join(dir, "sentinel")
-	require.NoError(t, os.WriteFile(wrapper, fmt.Appendf(nil, "#!/bin/sh\nexec '%s' '%s' \"$@\"\n", bin, conf), 0o700)) //nolint:gosec // it is run
+	require.NoError(t, os.WriteFile(wrapper, fmt.Appendf(nil, "#!/bin/sh\nexec '%s' '%s' \"$@\"\n", bin, conf), 0o700)) // it is run
 	before, had := os.LookupEnv("REDIS_SERVER")
 	t.Setenv("REDIS_SERVER", wrapper)
 	s := &Sentinel{Master: "main", first: master, sentinel: testutil.StartRedis(t, "--sentinel")}

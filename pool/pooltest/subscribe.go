@@ -146,7 +146,7 @@ func subscribe(t *testing.T, open Factory) {
 	require.NoError(t, err)
 	require.Equal(t, "still there", await(t, other.heard, "a message of the second channel"))
 	other.stop()
-	other.end(t)
+	other.end(t) //nolint:errcheck // any will do
 	require.Empty(t, l.ready, "confirmed once")
 	testutil.Eventually(t, settle, func() bool { return clients(t, s) <= 1+2 }, "subscriptions leave no connections")
 }
@@ -166,7 +166,7 @@ func subscriptionLost(t *testing.T, open Factory) {
 		l := listen(t, p, "wake")
 		await(t, l.ready, "confirmation")
 		lose()
-		l.end(t)
+		l.end(t) //nolint:errcheck // any will do
 		// Not subscribed again behind the caller's back: it would not try at once.
 		require.Empty(t, l.ready, name)
 		works(t, p)
@@ -187,7 +187,7 @@ func subscribeRefused(t *testing.T, open Factory) {
 		works(t, p)
 		require.NoError(t, proxy.Refuse(true))
 		l := listen(t, p, "wake")
-		l.end(t)
+		l.end(t) //nolint:errcheck // any will do
 		require.Empty(t, l.ready)
 	})
 	t.Run("silent", func(t *testing.T) {
@@ -197,7 +197,7 @@ func subscribeRefused(t *testing.T, open Factory) {
 		proxy.HalfOpen(true)
 		l := listen(t, p, "wake")
 		l.stop()
-		l.end(t)
+		l.end(t) //nolint:errcheck // any will do
 		require.Empty(t, l.ready)
 	})
 }

@@ -114,7 +114,7 @@ func TestBatchErrorsHitTheirOwnCaller(t *testing.T) {
 		case c%2 == 0 && (err != nil || len(got) != 1 || got[0] != int64(c)):
 			return fmt.Errorf("call %d got %v, %w", c, got, err)
 		case c%2 == 1 && (err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("ODD %d", c))):
-			return fmt.Errorf("call %d got %v, error %v", c, got, err)
+			return fmt.Errorf("call %d got %v, error %v", c, got, err) //nolint:errorlint // it may be nil
 		}
 		return nil
 	}

@@ -34,7 +34,7 @@ var lockModel = porcupine.Model{
 		}
 		return state == s.grant, 0
 	},
-	Hash: func(state any) uint64 { return uint64(state.(int)) }, //nolint:gosec // never negative
+	Hash: func(state any) uint64 { return uint64(state.(int)) }, // never negative
 }
 
 // fenceState is the highest token that was granted, and that was written with.
@@ -54,7 +54,7 @@ var fenceModel = porcupine.Model{
 		}
 		return s.token >= f.written && s.token <= f.granted, fenceState{f.granted, s.token}
 	},
-	Hash: func(state any) uint64 { return uint64(state.(fenceState).granted) }, //nolint:gosec // only a hash
+	Hash: func(state any) uint64 { return uint64(state.(fenceState).granted) }, // only a hash
 }
 
 // lockSteps are the grants of one name and their ends. Without an unlock that is known

@@ -35,12 +35,13 @@ func (r *run) breakThings(ctx context.Context, duration, expiry time.Duration) e
 		for _, s := range r.round(ctx, round, expiry) {
 			sleep(ctx, time.Until(begin.Add(time.Duration(s.at*float64(length)))))
 			if ctx.Err() != nil {
-				return nil
+				return nil //nolint:nilerr // the demo is over
 			}
-			if err := s.do(); err != nil && ctx.Err() == nil {
+			if err := s.do(); err != nil {
+				if ctx.Err() != nil {
+					return nil //nolint:nilerr // the demo is over
+				}
 				return fmt.Errorf("%s: %w", s.text, err)
-			} else if err != nil {
-				return nil
 			}
 			at := time.Since(r.started)
 			r.board.announce(at, s.text, s.fault)

@@ -47,7 +47,7 @@ func (t *timeline) write(w io.Writer, r Report) error {
 		d.Verdict = "Nobody got the lock: nothing was checked."
 	}
 	end := time.Duration(r.Seconds * float64(time.Second))
-	d.Overview = template.HTML(t.overview(end)) //nolint:gosec // chart escapes
+	d.Overview = template.HTML(t.overview(end)) // chart escapes
 	for _, e := range t.events {
 		d.Events = append(d.Events, pageEvent{fmt.Sprintf("%.2f s", e.at.Seconds()), e.text})
 	}
@@ -56,7 +56,7 @@ func (t *timeline) write(w io.Writer, r Report) error {
 	}
 	holds := t.holds()
 	for _, look := range t.looks(holds) {
-		d.Details = append(d.Details, detail{look.title, template.HTML(t.detail(look.from, look.to))}) //nolint:gosec // as above
+		d.Details = append(d.Details, detail{look.title, template.HTML(t.detail(look.from, look.to))}) // as above
 	}
 	return pageTemplate.Execute(w, d)
 }

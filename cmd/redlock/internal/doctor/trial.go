@@ -151,7 +151,7 @@ func (t *Trial) notices(ctx context.Context, n Node) {
 		}
 	}
 	cancel()
-	<-ended
+	<-ended //nolint:errcheck // it was told to end
 }
 
 func do(ctx context.Context, n Node, command string, args ...any) string {
