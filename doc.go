@@ -38,8 +38,8 @@
 //
 // Errors are branched on with errors.Is and errors.As: [ErrTaken] (*[TakenError]: on
 // which nodes, for how long, with which token), [ErrNoQuorum] (*[NodeError]: which
-// node, why), [ErrExpired], [ErrNotHeld], [ErrLost], [ErrInvalidOption], [ErrClosed],
-// and those of the context.
+// node, why), [ErrInvalidOption] (*[OptionError]: which, its value), [ErrExpired],
+// [ErrNotHeld], [ErrLost], [ErrClosed], and those of the context.
 //
 // # How it works
 //

@@ -30,7 +30,7 @@ var (
 	// ErrLost is the cause (context.Cause) of a held context that was cancelled
 	// because the lock could not be kept.
 	ErrLost = errors.New("lock was lost")
-	// ErrInvalidOption says which option is wrong, and its value.
+	// ErrInvalidOption says that an option or argument is wrong; see OptionError.
 	ErrInvalidOption = errors.New("invalid option")
 	// ErrClosed says that Close was called.
 	ErrClosed = errors.New("redlock is closed")
@@ -85,6 +85,24 @@ func (e *NodeError) Unwrap() error { return e.Err }
 // password, a missing right, a read-only replica, a key of another type, a full
 // node. A lock does not wait for those.
 func (e *NodeError) Permanent() bool { return permanent(e.Err) }
+
+// OptionError says which option, or argument of a method, is wrong. It matches
+// ErrInvalidOption.
+type OptionError struct {
+	// Option is the name of the function: WithExpiry, ExtendFor, NewMutex, ….
+	Option string
+	// Value is what it was given.
+	Value any
+	// Why is a sentence without a subject, such as "must be at least 1ms".
+	Why string
+}
+
+func (e *OptionError) Error() string {
+	return fmt.Sprintf("%v: %s(%v): %s", ErrInvalidOption, e.Option, e.Value, e.Why)
+}
+
+// Is reports whether target is ErrInvalidOption.
+func (e *OptionError) Is(target error) bool { return target == ErrInvalidOption }
 
 // Reasons for which a node does not count, beside what it replies itself.
 var (

@@ -44,7 +44,7 @@ type NodeStatus struct {
 // learned all the same.
 func (r *Redlock) Inspect(ctx context.Context, name string) (*Status, error) {
 	if name == "" {
-		return nil, fail("inspect", name, fmt.Errorf("%w: Inspect(\"\"): the name must not be empty", ErrInvalidOption))
+		return nil, fail("inspect", name, &OptionError{"Inspect", `""`, "the name must not be empty"})
 	}
 	k := keysOf(name)
 	look := newCall(inspectScript, name, &r.eyes, []keyWords{k.words()}, false)

@@ -92,7 +92,7 @@ func (c config) with(opts []Option) config {
 
 func (c *config) invalid(option string, value any, why string) {
 	if c.err == nil {
-		c.err = fmt.Errorf("%w: %s(%v): %s", ErrInvalidOption, option, value, why)
+		c.err = &OptionError{option, value, why}
 	}
 }
 

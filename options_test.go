@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -65,6 +66,9 @@ func TestBadOptions(t *testing.T) {
 				t.Helper()
 				require.ErrorIs(t, err, ErrInvalidOption)
 				require.ErrorContains(t, err, c.names)
+				var invalid *OptionError
+				require.ErrorAs(t, err, &invalid)
+				require.Contains(t, fmt.Sprintf("%s(%v)", invalid.Option, invalid.Value), c.names)
 				require.NotErrorIs(t, err, ErrTaken)
 				require.NotErrorIs(t, err, ErrNoQuorum)
 			}

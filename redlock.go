@@ -39,10 +39,10 @@ type Redlock struct {
 // refused. The options are the defaults of its mutexes. Close it when done.
 func New(pools []pool.Pool, opts ...Option) (*Redlock, error) {
 	if len(pools) == 0 {
-		return nil, fmt.Errorf("%w: New(pools): needs at least one pool", ErrInvalidOption)
+		return nil, &OptionError{"New", "pools", "needs at least one pool"}
 	}
 	if len(pools) > maxNodes {
-		return nil, fmt.Errorf("%w: New(pools): %d pools, at most %d", ErrInvalidOption, len(pools), maxNodes)
+		return nil, &OptionError{"New", "pools", fmt.Sprintf("%d pools, at most %d", len(pools), maxNodes)}
 	}
 	r := &Redlock{
 		quorum:   len(pools)/2 + 1,
@@ -60,7 +60,7 @@ func New(pools []pool.Pool, opts ...Option) (*Redlock, error) {
 	}
 	for i, p := range pools {
 		if p == nil {
-			return nil, fmt.Errorf("%w: New(pools): pool %d is nil", ErrInvalidOption, i)
+			return nil, &OptionError{"New", "pools", fmt.Sprintf("pool %d is nil", i)}
 		}
 		r.nodes = append(r.nodes, newNode(i, p, r.clock))
 	}

@@ -1,10 +1,12 @@
 package main
 
 import (
-	"regexp"
+	"errors"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/quorumlock/redlock"
 )
 
 // shown is text that others chose, as a terminal may see it: what is not printable
@@ -30,17 +32,15 @@ func escaped(text string) string {
 // plain is an error of the library without the prefix that report puts there itself.
 func plain(err error) string { return strings.TrimPrefix(err.Error(), "redlock: ") }
 
-var (
-	optionPrefix = regexp.MustCompile(`^invalid option: With(Expiry|Value)\((.*?)\)`)
-	flagOf       = map[string]string{"Expiry": "--ttl", "Value": "--value"}
-)
+// flagOf are the flags that set options.
+var flagOf = map[string]string{"WithExpiry": "--ttl", "WithValue": "--value"}
 
 // flagError is an error for an invalid option, with the flag's name in place of the
 // option's.
 func flagError(err error) error {
-	text := plain(err)
-	if m := optionPrefix.FindStringSubmatch(text); m != nil {
-		text = flagOf[m[1]] + " " + m[2] + text[len(m[0]):]
+	var invalid *redlock.OptionError
+	if errors.As(err, &invalid) && flagOf[invalid.Option] != "" {
+		return usagef("%s %v: %s", flagOf[invalid.Option], invalid.Value, invalid.Why)
 	}
-	return usagef("%s", text)
+	return usagef("%s", plain(err))
 }
