@@ -40,6 +40,7 @@ mutants: setup ## break a copy in many ways, and see that a test notices each (m
 
 soak: setup ## long runs with faults (minutes)
 	REDLOCK_SOAK=1 go test -race -run Soak -timeout 30m work
+	REDLOCK_SOAK=1 go test -run SoakManyHeldLocks -v . # all 10,000, and what each costs
 
 FOR ?= 10m
 chaos: setup ## faults on real servers and processes for FOR (10m), histories checked; SEED=n draws them again

@@ -42,7 +42,7 @@ type TakenError struct {
 	// Name of the lock.
 	Name string
 	// Nodes are the indexes, in the order given to New, of the nodes that
-	// somebody else holds.
+	// somebody else holds, of those that had answered when that was enough to know.
 	Nodes []int
 	// TTL is how long until a quorum of the nodes is free if no holder renews;
 	// negative when a holder's key never expires.
@@ -54,9 +54,16 @@ type TakenError struct {
 
 func (e *TakenError) Error() string {
 	if e.TTL < 0 {
-		return fmt.Sprintf("lock %q is taken on %d nodes by a key that never expires", e.Name, len(e.Nodes))
+		return fmt.Sprintf("lock %q is taken on %s by a key that never expires", e.Name, nodes(len(e.Nodes)))
 	}
-	return fmt.Sprintf("lock %q is taken on %d nodes for up to %v", e.Name, len(e.Nodes), e.TTL)
+	return fmt.Sprintf("lock %q is taken on %s for up to %v", e.Name, nodes(len(e.Nodes)), e.TTL)
+}
+
+func nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
 }
 
 // Is reports whether target is ErrTaken.

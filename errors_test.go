@@ -308,3 +308,28 @@ func TestUnlockAfterClose(t *testing.T) {
 	unlock(t, s.m)
 	require.ErrorIs(t, s.m.Lock(), redlock.ErrClosed)
 }
+
+// A deadline that ends an attempt before its nodes have answered says which ones.
+func TestDeadlineNamesTheNodes(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, nodes redlocktest.Nodes) {
+		nodes[1].Hang()
+		nodes[2].Hang()
+		r, err := redlock.New(nodes.Pools())
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		err = r.NewMutex("jobs").LockContext(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, redlock.ErrNoQuorum, "they were not given the time")
+		require.Len(t, nodeErrors(err), 2)
+		nodes[1].Resume()
+		nodes[2].Resume()
+		require.NoError(t, r.Close(t.Context()))
+	})
+}
+
+func TestTakenErrorCountsNodes(t *testing.T) {
+	t.Parallel()
+	require.ErrorContains(t, &redlock.TakenError{Name: "jobs", Nodes: []int{1}, TTL: time.Second}, "taken on 1 node for up to 1s")
+	require.ErrorContains(t, &redlock.TakenError{Name: "jobs", Nodes: []int{0, 1}, TTL: -1}, "taken on 2 nodes by a key")
+}

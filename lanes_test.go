@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,5 +150,7 @@ func TestSuspectSaysWhatItFailedWith(t *testing.T) {
 		fault = n.notAsked()
 		require.NotErrorIs(t, fault, context.DeadlineExceeded, "nothing of the caller's has ended")
 		require.ErrorContains(t, fault, "no answer within the node timeout")
+		n.heard(&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, time.Second)
+		require.ErrorContains(t, n.notAsked(), "no answer within the node timeout", "of a socket's deadline")
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -191,7 +192,7 @@ func (n *node) fault(err error) *NodeError {
 	if errors.As(err, &already) {
 		return already
 	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, os.ErrDeadlineExceeded) {
 		err = &silenceError{}
 	}
 	return &NodeError{Node: n.index, Addr: n.addr, Err: err}

@@ -399,7 +399,7 @@ func (m *Mutex) refused(ctx context.Context, no *refusal) error {
 		if errors.Is(why, ErrNoQuorum) {
 			why = nil // the nodes were not given the time to answer
 		}
-		return fail("lock", m.name, ErrFailed, ctx.Err(), why)
+		return fail("lock", m.name, ErrFailed, ctx.Err(), why, faults(no.faults))
 	case m.r.closed():
 		return fail("lock", m.name, ErrFailed, ErrClosed)
 	}

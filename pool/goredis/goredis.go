@@ -29,7 +29,9 @@ const failover = "FailoverClient"
 //
 // Set ContextTimeoutEnabled. Without it go-redis takes no notice of deadlines, and a
 // call to a hung server binds a connection for its ReadTimeout, 5 s by default.
-// MaxRetries does not matter: calls are made once.
+// MaxRetries does not matter: calls are made once. Set DialerRetries to 1: by default
+// go-redis dials a node that refuses five times, with pauses, which takes longer than
+// the node timeout, and no error says that it was refused.
 func NewPool(c redis.UniversalClient) pool.Pool {
 	switch c := c.(type) {
 	case *redis.Client:

@@ -30,6 +30,7 @@ func open(t testing.TB, addr string, o pooltest.Options) pool.Pool {
 		Addr: addr, Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
 		PoolSize:              o.Limit,
 		ContextTimeoutEnabled: true,
+		DialerRetries:         1,
 	}))
 }
 

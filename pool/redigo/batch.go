@@ -50,6 +50,9 @@ func pipeline(ctx context.Context, c redis.Conn, members []*batch.Call) (answere
 		if err == nil {
 			reply, err = receive(ctx, c)
 			answered = answered || err == nil
+			if err != nil && c.Err() != nil {
+				broken = err // of the rest it would only be said that there is no connection
+			}
 		}
 		if noScript(err) {
 			unknown = append(unknown, m)
