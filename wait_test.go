@@ -196,7 +196,8 @@ func TestWait_NoStampedeAtAnExpiry(t *testing.T) {
 	t.Parallel()
 	servers := testutil.StartRedisN(t, 5)
 	const crowd = 50
-	require.NoError(t, factory(t, servers, patient(), redlock.WithExpiry(5*time.Second)).NewMutex("jobs").Lock())
+	require.NoError(t, factory(t, servers, patient(), redlock.WithExpiry(time.Minute)).NewMutex("jobs").Lock())
+	requireHeld(t, servers, "jobs", len(servers))
 	ctx, cancel := context.WithCancel(t.Context())
 	var seen stamps
 	granted := make(chan time.Time, crowd)
@@ -210,6 +211,11 @@ func TestWait_NoStampedeAtAnExpiry(t *testing.T) {
 		})
 	}
 	requirePlaces(t, servers, "jobs", crowd)
+	// However long it took them to queue, all look once more, after a second or so, and
+	// learn when it ends.
+	for _, s := range servers {
+		s.MustDo(t, "PEXPIRE", "jobs", 5000)
+	}
 	at := <-granted
 	before := 0
 	for _, s := range servers {
