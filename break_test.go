@@ -291,6 +291,7 @@ func TestBreakOfANumberBuriesNoGrant(t *testing.T) {
 				s.MustDo(t, "SET", "jobs", value, "PX", 60_000)
 			}
 			require.NoError(t, r.Break(t.Context(), "jobs"))
+			requireFree(t, servers, "jobs") // the last node's break may come late
 			adopted := r.NewMutex("jobs", redlock.WithValue(value))
 			_, err := adopted.Extend()
 			require.ErrorIs(t, err, redlock.ErrExtendFailed)

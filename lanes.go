@@ -50,6 +50,7 @@ type lanes struct {
 	mu       sync.Mutex
 	running  int       // guarded by mu
 	starting int       // guarded by mu; those of them that have yet to take their first job
+	rests    rests     // guarded by mu, but for the channel in it
 	queue    []job     // guarded by mu; but those before first
 	first    int       // guarded by mu
 	halved   time.Time // guarded by mu; the window, last
@@ -69,6 +70,11 @@ func (n *node) submit(j job) {
 	switch {
 	case n.running < limit:
 		n.running++
+		if n.wakeLocked() {
+			n.lanes.mu.Unlock()
+			n.rests.give <- j // for a lane that is there, or about to be
+			return
+		}
 		n.starting++
 		n.queue = append(n.queue, j)
 		n.lanes.mu.Unlock()
@@ -89,10 +95,13 @@ func (n *node) submit(j job) {
 // notAsked is the fault of a suspect.
 func (n *node) notAsked() *NodeError { return n.fault(&suspectError{*n.failure.Load()}) }
 
-// work runs what waits, and ends when nothing does.
+// work runs what waits, rests when nothing does, and ends when others rest already.
 func (n *node) work() {
 	for first := true; ; first = false {
-		j, more := n.next(first)
+		j, more, rest := n.next(first)
+		if rest {
+			j = <-n.rests.give
+		}
 		if j == nil {
 			return
 		}
@@ -104,8 +113,9 @@ func (n *node) work() {
 }
 
 // next is what waits for a lane that has become free; nil when nothing does, and the
-// lane is given up. more asks for another goroutine: the window has grown.
-func (n *node) next(first bool) (j job, more bool) {
+// lane is given up, to rest or to end. more asks for another goroutine: the window has
+// grown.
+func (n *node) next(first bool) (j job, more, rest bool) {
 	n.lanes.mu.Lock()
 	defer n.lanes.mu.Unlock()
 	if first {
@@ -114,7 +124,7 @@ func (n *node) next(first bool) (j job, more bool) {
 	limit := n.lanes.limit()
 	if n.first == len(n.queue) || n.running > limit { // of more than the limit, others go on
 		n.running--
-		return nil, false
+		return nil, false, n.running < limit && n.restLocked()
 	}
 	j = n.queue[n.first]
 	n.queue[n.first] = nil
@@ -126,7 +136,7 @@ func (n *node) next(first bool) (j job, more bool) {
 		n.starting++
 		more = true
 	}
-	return j, more
+	return j, more, false
 }
 
 // suspect reports whether the node is not expected to answer.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorumlock/redlock/pool"
 )
 
 // blocked is a job that lasts until it is told to end.
@@ -152,5 +154,81 @@ func TestSuspectSaysWhatItFailedWith(t *testing.T) {
 		require.ErrorContains(t, fault, "no answer within the node timeout")
 		n.heard(&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, time.Second)
 		require.ErrorContains(t, n.notAsked(), "no answer within the node timeout", "of a socket's deadline")
+	})
+}
+
+// commanded is a pool whose lanes rest.
+type commanded struct{ pool.Pool }
+
+func (commanded) Command(context.Context, *pool.Script, []any, []int64) ([]int64, error) {
+	return nil, nil
+}
+
+// A few lanes wait for the next request, for as long as they are of use.
+func TestLanesRest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(0, commanded{}, newBallots(1))
+		ask := func(count int) {
+			b := newBlocked()
+			for range count {
+				n.submit(b)
+			}
+			synctest.Wait()
+			require.Len(t, b.running, min(count, leastLanes), "each has a lane, resting or new")
+			close(b.end)
+			synctest.Wait()
+			require.Len(t, b.running, count)
+			require.Zero(t, n.running)
+			require.Zero(t, n.starting)
+		}
+		resting := func() int {
+			n.lanes.mu.Lock()
+			defer n.lanes.mu.Unlock()
+			return n.rests.n
+		}
+		ask(1)
+		require.Equal(t, 1, resting())
+		ask(1)
+		require.Equal(t, 1, resting(), "it was given the second")
+		ask(3)
+		require.Equal(t, 3, resting())
+		ask(2 * leastLanes)
+		require.Equal(t, mostResting, resting())
+		for range 5 {
+			time.Sleep(restFor - restFor/8)
+			ask(3)
+		}
+		require.Equal(t, 3, resting(), "no more than are needed")
+		time.Sleep(2*restFor + 1)
+		require.Zero(t, resting(), "nothing was asked")
+
+		ask(3)
+		n.endRest()
+		require.Zero(t, resting())
+		ask(3)
+		require.Zero(t, resting(), "none after Close")
+	})
+}
+
+// Close leaves no lane behind, also one that it did not wait for.
+func TestCloseEndsResting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, err := New([]pool.Pool{commanded{}, commanded{}, commanded{}})
+		require.NoError(t, err)
+		b, late := newBlocked(), newBlocked()
+		for _, n := range r.nodes {
+			n.submit(b)
+			n.submit(late)
+		}
+		close(b.end)
+		synctest.Wait()
+		require.NoError(t, r.Close(t.Context()))
+		close(late.end)
+		synctest.Wait()
+		for _, n := range r.nodes {
+			require.Zero(t, n.rests.n)
+		}
 	})
 }

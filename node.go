@@ -47,6 +47,9 @@ func newNode(i int, p pool.Pool, clock *ballots) *node {
 	n := &node{index: i, pool: p, clock: clock}
 	n.commander, _ = p.(pool.Commander)
 	n.worker = n.work
+	// A node in memory has no way down to the wire, and tests in virtual time, which
+	// cannot end before all goroutines have, need not call Close.
+	n.rests = rests{give: make(chan job, leastLanes), over: n.commander == nil}
 	if a, ok := p.(pool.Addresser); ok {
 		n.addr = a.Addr()
 	}

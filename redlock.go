@@ -76,6 +76,7 @@ func New(pools []pool.Pool, opts ...Option) (*Redlock, error) {
 // The pools are the caller's to close, after.
 func (r *Redlock) Close(ctx context.Context) error {
 	r.end()
+	defer r.endRest()
 	select {
 	case <-r.tasks.idle():
 		return nil
@@ -91,6 +92,13 @@ func (r *Redlock) Close(ctx context.Context) error {
 	case <-timer.C:
 	}
 	return fmt.Errorf("redlock: close: %d requests left behind: %w", left, ctx.Err())
+}
+
+// endRest ends the lanes that wait for another request.
+func (r *Redlock) endRest() {
+	for _, n := range r.nodes {
+		n.endRest()
+	}
 }
 
 func (r *Redlock) closed() bool { return r.life.Err() != nil }

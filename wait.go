@@ -26,6 +26,8 @@ const (
 	// quickSplits is how many split votes in a row are tried again within a few round
 	// trips.
 	quickSplits = 3
+	// nearby is the round trip below which a node is next door.
+	nearby = time.Millisecond
 	// leastMoment is the least time that calls of other nodes are waited for.
 	leastMoment = 200 * time.Microsecond
 )
@@ -317,7 +319,7 @@ func (m *Mutex) pause(ctx context.Context, w *waiter, attempts, tries, splits in
 				break
 			}
 			wokenBy = wokenByNotice
-			if calls < min(m.r.quorum, expected) {
+			if calls < m.enoughCalls(expected) {
 				// The other nodes are about to call, or have called someone else.
 				waiting = true
 				if moment := max(m.r.roundTrip(), leastMoment); time.Now().Add(moment).Before(end) {
@@ -338,6 +340,18 @@ func (m *Mutex) pause(ctx context.Context, w *waiter, attempts, tries, splits in
 		m.eyes.wait.WaitDone(ctx, WaitEvent{Name: m.name, WokenBy: wokenBy, Duration: time.Since(started)})
 	}
 	return wokenBy
+}
+
+// enoughCalls is how many calls begin an attempt at once, of a waiter that stands in
+// expected queues. A release is sent to all nodes at the same moment: where none is
+// farther than the others by much, those that have yet to call have it before they get
+// the request that the first call causes. Otherwise a quorum must have said that it is
+// free, or the attempt would come too early for the rest.
+func (m *Mutex) enoughCalls(expected int) int {
+	if m.r.farthest() < nearby {
+		return 1
+	}
+	return min(m.r.quorum, expected)
 }
 
 // patience is how long to wait for a call, and how a pause is named that it ends.

@@ -8,8 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorumlock/redlock"
@@ -440,4 +442,49 @@ func TestWaitSim_LeavesTheQueueOfANodeThatReturns(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		require.Empty(t, queued(nodes, "jobs"))
 	})
+}
+
+// Nodes next door all have the release by the time a request comes that the first call
+// caused. Of far ones a quorum must have called, or a round trip have passed.
+func TestWaitSim_HowManyCallsBeginAnAttempt(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		way, late time.Duration // late: the calls of all nodes but one
+		granted   time.Duration
+	}{
+		{"near", 100 * time.Microsecond, time.Millisecond, 4 * 100 * time.Microsecond},
+		{"far", 5 * time.Millisecond, 30 * time.Millisecond, (2 + 2 + 2) * 5 * time.Millisecond},
+		{"far, and a quorum calls", 5 * time.Millisecond, 0, (2 + 2) * 5 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			virtual(t, 5, func(t *testing.T, nodes redlocktest.Nodes) {
+				for i, n := range nodes {
+					n.SetFaults(func(call redlocktest.Call) redlocktest.Fault {
+						f := redlocktest.Fault{Delay: c.way, ReplyDelay: c.way}
+						if call.Name == "message" && i > 0 {
+							f.ReplyDelay += c.late
+						}
+						return f
+					})
+				}
+				holder, waiter := factoryOf(t, nodes.Pools()), factoryOf(t, nodes.Pools())
+				m := holder.NewMutex("jobs")
+				require.NoError(t, m.Lock())
+				got := make(chan time.Time, 1)
+				go func() {
+					next := waiter.NewMutex("jobs")
+					assert.NoError(t, next.Lock())
+					got <- time.Now()
+					_, err := next.Unlock()
+					assert.NoError(t, err)
+				}()
+				time.Sleep(100 * time.Millisecond) // it stands in all queues
+				require.Len(t, queued(nodes, "jobs"), 5)
+				released := time.Now()
+				unlock(t, m)
+				require.InDelta(t, c.granted, (<-got).Sub(released), float64(50*time.Microsecond))
+				synctest.Wait()
+			})
+		})
+	}
 }
