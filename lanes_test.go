@@ -197,6 +197,7 @@ func TestLanesRest(t *testing.T) {
 		require.Equal(t, mostResting, resting())
 		for range 5 {
 			time.Sleep(restFor - restFor/8)
+			require.GreaterOrEqual(t, resting(), 3, "those that are needed stay")
 			ask(3)
 		}
 		require.Equal(t, 3, resting(), "no more than are needed")
