@@ -21,6 +21,8 @@ const (
 	heldHeapTarget  = 2560.0
 	heldTargetLocks = 5000 // of fewer, what all share is the larger part
 	sampleEvery     = 5 * time.Millisecond
+	// crowdGone is longer than any side keeps goroutines for the next request.
+	crowdGone = 3 * time.Second
 	// How long one request may take on a machine that is the servers' as well is not
 	// the point.
 	heldTimeout = 2 * time.Second
@@ -161,7 +163,7 @@ func (h *holder) measure(o *options, w *row) error {
 	}); err != nil {
 		return err
 	}
-	time.Sleep(settle)
+	time.Sleep(crowdGone)
 	before, goroutines := memoryInUse(), runtime.NumGoroutine()
 	locks := make([]heldLock, o.locks)
 	if err := h.eachOf(o.locks, func(i int) (err error) {
