@@ -77,7 +77,7 @@ func (a *attempt) propose(ctx context.Context, w *waiter, lease *lease) (verdict
 	a.sent++
 	a.absent = 0
 	a.mu.Unlock()
-	p := &proposal{attempt: a, w: w, lease: lease, life: m.config.expiry - drift(m.config.expiry, m.config.driftFactor)}
+	p := &proposal{attempt: a, ballot: a.high, w: w, lease: lease, life: m.config.expiry - drift(m.config.expiry, m.config.driftFactor)}
 	p.passing = newCall(acquireScript, m.name, &m.eyes, m.names, m.config.guard > 0,
 		a.id, a.text, m.expiryArg, skewArg, m.fenceArg, m.guardArg, "", "0")
 	if w != nil {
@@ -106,6 +106,7 @@ func (a *attempt) propose(ctx context.Context, w *waiter, lease *lease) (verdict
 // proposal is what one round of an attempt asks.
 type proposal struct {
 	*attempt
+	ballot  int64
 	w       *waiter // nil: joins no queue
 	lease   *lease
 	life    time.Duration
@@ -125,7 +126,7 @@ func (p *proposal) ask(ctx context.Context, n *node) reply {
 // count is of question.
 func (p *proposal) count(n *node, got reply) vote {
 	if p.queues.has(n.index) {
-		p.w.saw(n, got)
+		p.w.saw(n, p.ballot, got)
 	}
 	if got.refuses() {
 		p.refusedBy(n)

@@ -41,6 +41,7 @@ type waiter struct {
 	mu     sync.Mutex
 	member string  // guarded by mu; the place in the nodes' queues, "" before the first ballot
 	ticket string  // guarded by mu
+	asked  int64   // guarded by mu; the latest ballot
 	joined nodeSet // guarded by mu; nodes in whose queue it may stand
 	called nodeSet // guarded by mu; nodes that have called since the last attempt
 	met    nodeSet // guarded by mu; nodes that have begun to listen while it waited
@@ -64,13 +65,13 @@ func (w *waiter) join(p int64) (member, ticket string) {
 		w.ticket = strconv.FormatInt(p, 10)
 		w.member = w.m.r.wakes.channel + "#" + w.ticket
 	}
-	w.called = 0
+	w.asked, w.called = p, 0
 	return w.member, w.ticket
 }
 
 // saw notes what a reply to an acquire that was to queue means for the place in the
 // node's queue. A reply that comes when nobody waits any more is answered by leaving.
-func (w *waiter) saw(n *node, a reply) {
+func (w *waiter) saw(n *node, ballot int64, a reply) {
 	w.mu.Lock()
 	switch {
 	case a.err != nil:
@@ -80,7 +81,9 @@ func (w *waiter) saw(n *node, a reply) {
 	case a.code == codeBusy && a.last >= 0:
 		w.joined.add(n.index)
 		w.queued = true
-	case a.code == codeGranted:
+	case a.code == codeGranted && ballot == w.asked:
+		// A grant takes it out of the queue, but a later acquire may have put it back
+		// there, and been answered first.
 		w.joined.drop(n.index)
 	}
 	late := w.over && w.joined.has(n.index)

@@ -183,3 +183,23 @@ func TestSubscriptionThatComesAndGoes(t *testing.T) {
 		require.NoError(t, r.Close(t.Context()))
 	})
 }
+
+// Replies of two attempts may come in another order than they were given in. A place in
+// a queue is not forgotten for that, or nobody would ever leave it.
+func TestLateGrantDoesNotHideAPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, err := New(redlocktest.NewNodes(3).Pools())
+		require.NoError(t, err)
+		w := r.NewMutex("jobs").newWaiter()
+		busy, granted := reply{code: codeBusy}, reply{code: codeGranted}
+		w.join(1)
+		w.join(2)
+		w.saw(r.nodes[0], 2, busy)
+		w.saw(r.nodes[0], 1, granted)
+		require.Equal(t, 1, w.places(), "the second attempt joined after the grant of the first")
+		w.saw(r.nodes[0], 2, granted)
+		require.Zero(t, w.places())
+		w.finish()
+	})
+}
