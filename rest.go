@@ -57,7 +57,7 @@ func (l *lanes) sendAway() {
 	idle := r.unused
 	r.n -= idle
 	r.unused = r.n
-	if r.looks = r.n > 0 && !r.over; r.looks {
+	if r.looks = r.n > 0; r.looks {
 		r.look.Reset(restFor)
 	}
 	l.mu.Unlock()

@@ -509,9 +509,6 @@ func processEnds(t *testing.T, open Factory) {
 		} else {
 			require.LessOrEqual(t, left, 1, "a quorum is free when Unlock returns")
 		}
-		for _, s := range b.servers {
-			s.MustDo(t, "FLUSHALL")
-		}
 	}
 }
 
