@@ -81,14 +81,14 @@ func (a *attempt) propose(ctx context.Context, w *waiter, lease *lease) (verdict
 	p.passing = newCall(acquireScript, m.name, &m.eyes, m.names, m.config.guard > 0,
 		a.id, a.text, m.expiryArg, skewArg, m.fenceArg, m.guardArg, "", "0")
 	if w != nil {
-		member, ticket := w.join(a.high)
-		p.queuing = p.passing.with(6, member)
-		p.queuing.first[keysAt+p.queuing.keys+7] = ticket
 		for i, n := range m.r.nodes {
 			if m.r.wakes.listening(n) {
 				p.queues.add(i)
 			}
 		}
+		member, ticket := w.join(a.high, p.queues)
+		p.queuing = p.passing.with(6, member)
+		p.queuing.first[keysAt+p.queuing.keys+7] = ticket
 	}
 	started := time.Now()
 	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), p)
@@ -227,7 +227,11 @@ func (a *attempt) takeBack(ctx context.Context, n *node) {
 	a.mu.Lock()
 	held := a.held
 	a.mu.Unlock()
-	back := m.releaseCall(a.id, a.text, !held)
+	who := callNext
+	if held {
+		who = callNobody
+	}
+	back := m.releaseCall(a.id, a.text, who)
 	m.r.background(ctx, n, m.config.timeout(), errand{
 		ask:  func(ctx context.Context, n *node) reply { return n.release(ctx, &back) },
 		then: func(n *node, got reply) { m.released(n, got, a.id, &back, m.config.expiry) },

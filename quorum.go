@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/quorumlock/redlock/internal/lazyctx"
 )
 
 // vote is what a node's reply counts as.
@@ -84,8 +86,8 @@ func (q request) count(n *node, r reply) vote { return q.counted(n, r) }
 // reply, not the last; a reply that comes later is still counted by the goroutine
 // that waited for it.
 type round struct {
-	limit                 // the context of the requests
-	decided chan struct{} // closed at the decision
+	limit   lazyctx.Context // of the requests
+	decided chan struct{}   // closed at the decision
 	nodes   []*node
 	tasks   *tasks
 	hoped   nodeSet // expected to answer when the round began
@@ -132,10 +134,11 @@ func (r *Redlock) actOnPoolsThen(ctx context.Context, timeout time.Duration, q q
 	} else {
 		rd.replies = make([]reply, n)
 	}
-	rd.parent, rd.patience, rd.deadline = ctx, r.patience, time.Now().Add(timeout)
-	if r.patience.Err() != nil {
-		rd.patience = context.Background() // an Unlock after Close
+	patience := r.patience
+	if patience.Err() != nil {
+		patience = nil // an Unlock after Close
 	}
+	rd.limit.Begin(ctx, patience, time.Now().Add(timeout))
 	r.tasks.add(n)
 	for i, n := range r.nodes {
 		if !n.suspect() {
@@ -214,7 +217,7 @@ func (rd *round) arrived(n *node, a reply) {
 		}
 	}
 	if last {
-		rd.end(context.Canceled)
+		rd.limit.End(context.Canceled)
 	}
 }
 
@@ -286,7 +289,7 @@ func (rd *round) wait(ctx context.Context) (verdict, []reply) {
 func (rd *round) all(ctx context.Context) []reply {
 	var silent error
 	select {
-	case <-rd.Done():
+	case <-rd.limit.Done():
 		silent = &silenceError{}
 	case <-ctx.Done():
 		silent = ctx.Err()
@@ -337,7 +340,7 @@ func (rd *round) settle(ctx context.Context, moment time.Duration) []reply {
 	timer := time.NewTimer(moment)
 	defer timer.Stop()
 	select {
-	case <-rd.Done(): // all are in, or the time for them is up
+	case <-rd.limit.Done(): // all are in, or the time for them is up
 	case <-timer.C:
 	case <-ctx.Done():
 	}

@@ -25,7 +25,12 @@ func (m *Mutex) release(ctx context.Context, g *grant) error {
 			q.expected.add(i)
 		}
 	}
-	q.back = m.releaseCall(g.id, g.argument(high), true)
+	q.back = m.releaseCall(g.id, g.argument(high), callNext)
+	if g.ticket != "" {
+		// There was a queue. Where there was none, the first two of one look by themselves
+		// as soon as those who are told.
+		q.tellers, q.telling = tellers(g.token, len(m.r.nodes)), q.back.with(releaseCalls, callAndTell)
+	}
 	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), q)
 	verdict, replies := rd.wait(ctx)
 	g.lease.end()
@@ -46,6 +51,21 @@ type releasing struct {
 	back     call
 	life     time.Duration // the longest that was sent for the grant
 	expected nodeSet       // nodes that hold it by the ledger
+	telling  call          // back, for the tellers
+	tellers  nodeSet       // nodes that also tell whoever is the first of their queue then
+}
+
+// mostTellers is how many nodes tell. To be told saves time only when the one who is
+// called is suspended, and each costs a message at the busiest moment; the second is
+// there should the first be down.
+const mostTellers = 2
+
+// tellers are chosen by the token, so that they change with every grant.
+func tellers(token int64, nodes int) (s nodeSet) {
+	for i := range min(mostTellers, nodes) {
+		s.add(int((token + int64(i)) % int64(nodes)))
+	}
+	return s
 }
 
 // ask is of question.
@@ -56,6 +76,9 @@ func (q *releasing) ask(ctx context.Context, n *node) reply {
 		if a := n.eval(ctx, &bury); a.err != nil || a.code == codeReleased {
 			return a
 		}
+	}
+	if q.tellers.has(n.index) {
+		return n.release(ctx, &q.telling)
 	}
 	return n.release(ctx, &q.back)
 }
@@ -89,11 +112,16 @@ func (m *Mutex) released(n *node, a reply, id any, back *call, life time.Duratio
 	})
 }
 
-// releaseCall takes the identity and the highest ballot as arguments of the script.
-func (m *Mutex) releaseCall(id, high any, handOver bool) call {
-	calls := "0"
-	if handOver {
-		calls = "1"
-	}
-	return newCall(releaseScript, m.name, &m.eyes, m.names, false, id, high, skewArg, retentionArg, calls)
+// Whom a release calls: an argument of the script.
+const (
+	callNobody   = "0"
+	callNext     = "1"
+	callAndTell  = "2" // and the one behind hears that it is the first now
+	releaseCalls = 4   // the place of that argument
+)
+
+// releaseCall takes the identity, the highest ballot and whom to call as arguments of
+// the script.
+func (m *Mutex) releaseCall(id, high, who any) call {
+	return newCall(releaseScript, m.name, &m.eyes, m.names, false, id, high, skewArg, retentionArg, who)
 }

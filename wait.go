@@ -43,6 +43,7 @@ type waiter struct {
 	ticket string  // guarded by mu
 	asked  int64   // guarded by mu; the latest ballot
 	joined nodeSet // guarded by mu; nodes in whose queue it may stand
+	out    []int   // guarded by mu; by node: acquires that were to queue, without a reply
 	called nodeSet // guarded by mu; nodes that have called since the last attempt
 	met    nodeSet // guarded by mu; nodes that have begun to listen while it waited
 	queued bool    // guarded by mu; it has stood in a queue, so that nodes may call
@@ -51,14 +52,14 @@ type waiter struct {
 
 // newWaiter must be followed by finish.
 func (m *Mutex) newWaiter() *waiter {
-	w := &waiter{m: m, wake: make(chan struct{}, 1), near: make(chan struct{}, 1)}
+	w := &waiter{m: m, wake: make(chan struct{}, 1), near: make(chan struct{}, 1), out: make([]int, len(m.r.nodes))}
 	m.r.wakes.add(w)
 	return w
 }
 
 // join is the place to queue with while the lock is busy: that of the first
-// ballot, kept through every attempt.
-func (w *waiter) join(p int64) (member, ticket string) {
+// ballot, kept through every attempt. Each of the nodes owes a reply to saw.
+func (w *waiter) join(p int64, nodes nodeSet) (member, ticket string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.member == "" {
@@ -66,6 +67,11 @@ func (w *waiter) join(p int64) (member, ticket string) {
 		w.member = w.m.r.wakes.channel + "#" + w.ticket
 	}
 	w.asked, w.called = p, 0
+	for i := range w.out {
+		if nodes.has(i) {
+			w.out[i]++
+		}
+	}
 	return w.member, w.ticket
 }
 
@@ -73,6 +79,7 @@ func (w *waiter) join(p int64) (member, ticket string) {
 // node's queue. A reply that comes when nobody waits any more is answered by leaving.
 func (w *waiter) saw(n *node, ballot int64, a reply) {
 	w.mu.Lock()
+	w.out[n.index]--
 	switch {
 	case a.err != nil:
 		if !a.unsent {
@@ -86,7 +93,7 @@ func (w *waiter) saw(n *node, ballot int64, a reply) {
 		// there, and been answered first.
 		w.joined.drop(n.index)
 	}
-	late := w.over && w.joined.has(n.index)
+	late := w.over && w.out[n.index] == 0 && w.joined.has(n.index)
 	w.mu.Unlock()
 	if late {
 		w.m.r.leaveQueue(n, w)
@@ -145,12 +152,18 @@ func (w *waiter) places() int {
 }
 
 // finish leaves every queue. Where a node has called already, that passes the
-// call on to the next: no wake-up is lost with a waiter that went away.
+// call on to the next: no wake-up is lost with a waiter that went away. A node with a
+// reply out is left once that says where it stands there: a grant takes it out.
 func (w *waiter) finish() {
 	w.m.r.wakes.remove(w)
 	w.mu.Lock()
 	w.over = true
 	joined := w.joined
+	for i, out := range w.out {
+		if out > 0 {
+			joined.drop(i)
+		}
+	}
 	w.mu.Unlock()
 	for i, n := range w.m.r.nodes {
 		if joined.has(i) {

@@ -24,8 +24,8 @@ func TestNoticeFindsItsWaiter(t *testing.T) {
 		require.NoError(t, err)
 		m := r.NewMutex("jobs")
 		one, two := m.newWaiter(), m.newWaiter()
-		_, ticket1 := one.join(1)
-		_, ticket2 := two.join(2)
+		_, ticket1 := one.join(1, 0)
+		_, ticket2 := two.join(2, 0)
 		leaves := func() (sum int) {
 			synctest.Wait()
 			for _, n := range nodes {
@@ -40,7 +40,7 @@ func TestNoticeFindsItsWaiter(t *testing.T) {
 		require.Equal(t, 1, two.calls(), "one node counts once")
 		r.wakes.notice(r.nodes[0], "jobs", ticket2)
 		require.Equal(t, 2, two.calls())
-		two.join(3)
+		two.join(3, 0)
 		require.Zero(t, two.calls(), "a new attempt sees for itself")
 		require.True(t, two.hasTicket(ticket2), "the place is that of the first ballot")
 		require.Zero(t, leaves())
@@ -193,13 +193,53 @@ func TestLateGrantDoesNotHideAPlace(t *testing.T) {
 		require.NoError(t, err)
 		w := r.NewMutex("jobs").newWaiter()
 		busy, granted := reply{code: codeBusy}, reply{code: codeGranted}
-		w.join(1)
-		w.join(2)
+		const first = nodeSet(1)
+		w.join(1, first)
+		w.join(2, first)
 		w.saw(r.nodes[0], 2, busy)
 		w.saw(r.nodes[0], 1, granted)
 		require.Equal(t, 1, w.places(), "the second attempt joined after the grant of the first")
-		w.saw(r.nodes[0], 2, granted)
+		w.join(3, first)
+		w.saw(r.nodes[0], 3, granted)
 		require.Zero(t, w.places())
 		w.finish()
+	})
+}
+
+// A waiter that ends while replies are out does not know whether it stands in those
+// queues. It leaves those that say so, and the others get no request for nothing.
+func TestPlacesAreLeftWhenTheReplySaysSo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.NewNodes(5)
+		r, err := New(nodes.Pools())
+		require.NoError(t, err)
+		leaves := func() (at nodeSet) {
+			synctest.Wait()
+			for i, n := range nodes {
+				if n.Stats().Executed["leave"] > 0 {
+					at.add(i)
+				}
+			}
+			return at
+		}
+		w := r.NewMutex("jobs").newWaiter()
+		busy, silent := reply{code: codeBusy}, reply{err: r.nodes[0].fault(&silenceError{})}
+		w.join(1, 1<<5-1)
+		for _, n := range r.nodes {
+			w.saw(n, 1, busy)
+		}
+		require.Equal(t, 5, w.places())
+		w.join(2, 1<<4-1)
+		w.saw(r.nodes[0], 2, reply{code: codeGranted})
+		require.Zero(t, leaves())
+		w.finish()
+		require.Equal(t, nodeSet(1<<4), leaves(), "only the last owes no reply")
+		w.saw(r.nodes[1], 2, reply{code: codeGranted})
+		require.Equal(t, nodeSet(1<<4), leaves(), "the grant took it out")
+		w.saw(r.nodes[2], 2, busy)
+		require.Equal(t, nodeSet(1<<4|1<<2), leaves())
+		w.saw(r.nodes[3], 2, silent)
+		require.Equal(t, nodeSet(1<<4|1<<3|1<<2), leaves(), "it may stand there")
 	})
 }

@@ -101,7 +101,7 @@ func (w *world) randomCall(name string) scriptCall {
 				}
 			}
 		}
-		return scriptCall{"release", []string{lock, fence, queue}, []any{id, p, s, keep, pick(w, 0, 1, 1)}, 0, []int64{p - 2*s}}
+		return scriptCall{"release", []string{lock, fence, queue}, []any{id, p, s, keep, pick(w, 0, 1, 2)}, 0, []int64{p - 2*s}}
 	case n < 84:
 		if queued := w.twin.Queue(queue); len(queued) > 0 {
 			member = "w4#1" // one that was popped before

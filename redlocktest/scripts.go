@@ -99,12 +99,12 @@ func acquire(s *session, keys, argv words) []int64 {
 
 func release(s *session, keys, argv words) []int64 {
 	held, isHeld := s.get(keys.at(1))
-	calls := argv.at(5) == "1"
+	calls, tell := argv.at(5) != "0", argv.at(5) == "2"
 	if isHeld && held == argv.at(1)+argv.at(2) {
 		s.del(keys.at(1))
 		woken := int64(0)
 		if calls {
-			woken = s.handOver(keys.at(3), keys.at(1))
+			woken = s.handOver(keys.at(3), keys.at(1), tell)
 		}
 		return []int64{1, 0, 0, 0, 0, woken}
 	}
@@ -137,7 +137,7 @@ func release(s *session, keys, argv words) []int64 {
 
 	woken := int64(0)
 	if code != 3 && calls {
-		woken = s.handOver(keys.at(3), keys.at(1))
+		woken = s.handOver(keys.at(3), keys.at(1), tell)
 	}
 	return []int64{code, now, c, ttl, g, woken}
 }
@@ -190,7 +190,7 @@ func leave(s *session, keys, argv words) []int64 {
 	if s.zrem(keys.at(2), argv.at(1)) {
 		return []int64{1}
 	}
-	if !s.exists(keys.at(1)) && s.handOver(keys.at(2), keys.at(1)) == 1 {
+	if !s.exists(keys.at(1)) && s.handOver(keys.at(2), keys.at(1), true) == 1 {
 		return []int64{2}
 	}
 	return []int64{3}
@@ -237,7 +237,7 @@ func breakLock(s *session, keys, argv words) []int64 {
 		s.setPX(keys.at(2), argv.at(3), keep)
 		c = g
 	}
-	s.handOver(keys.at(3), keys.at(1))
+	s.handOver(keys.at(3), keys.at(1), true)
 	return []int64{code, now, c}
 }
 
@@ -291,7 +291,7 @@ func (s *session) longest(key string, px int64) int64 {
 	return max(s.pttl(key), px)
 }
 
-func (s *session) handOver(queue, name string) int64 {
+func (s *session) handOver(queue, name string, tell bool) int64 {
 	popped, found := s.zpopmin(queue)
 	for found {
 		channel, ticket, _ := strings.Cut(popped.member, "#")
@@ -303,15 +303,22 @@ func (s *session) handOver(queue, name string) int64 {
 			return 0
 		}
 		if heard > 0 {
-			if first, found := s.zfirst(queue); found {
-				channel, ticket, _ := strings.Cut(first, "#")
-				_ = protect(func() { s.publish(channel, "+"+ticket+" "+name) })
+			if tell {
+				s.tellFirst(queue, name)
 			}
 			return 1
 		}
 		popped, found = s.zpopmin(queue)
 	}
 	return 0
+}
+
+// tellFirst is the part of hand_over that says to the first of a queue that it is.
+func (s *session) tellFirst(queue, name string) {
+	if first, found := s.zfirst(queue); found {
+		channel, ticket, _ := strings.Cut(first, "#")
+		_ = protect(func() { s.publish(channel, "+"+ticket+" "+name) })
+	}
 }
 
 func (s *session) quarantine(marker string, hold, now, keep int64) int64 {

@@ -46,5 +46,5 @@ if c < g and g <= now + 2 * tonumber(ARGV[6]) then
   redis.call('SET', KEYS[2], ARGV[3], 'PX', keep)
   c = g
 end
-hand_over(KEYS[3], KEYS[1])
+hand_over(KEYS[3], KEYS[1], true)
 return {code, now, c}

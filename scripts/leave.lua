@@ -11,7 +11,7 @@
 if redis.call('ZREM', KEYS[2], ARGV[1]) == 1 then
   return {1}
 end
-if redis.call('EXISTS', KEYS[1]) == 0 and hand_over(KEYS[2], KEYS[1]) == 1 then
+if redis.call('EXISTS', KEYS[1]) == 0 and hand_over(KEYS[2], KEYS[1], true) == 1 then
   return {2}
 end
 return {3}

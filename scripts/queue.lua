@@ -1,9 +1,9 @@
 -- Wakes the first waiter that is still there: nobody listens -> the next one.
 -- PUBLISH is not permitted -> all keep their timers, none loses its place.
 -- A member is 'channel#ticket', for one client may wait more than once; the notice
--- is 'ticket name'. Whoever is first then is told too, '+ticket name': should the one
--- that was called be suspended, it is the next to look by itself.
-local function hand_over(queue, name)
+-- is 'ticket name'. With tell, whoever is first then hears '+ticket name': should the
+-- one that was called be suspended, it is the next to look by itself.
+local function hand_over(queue, name, tell)
   local popped = redis.call('ZPOPMIN', queue)
   while popped[1] do
     local channel, ticket = string.match(popped[1], '^([^#]*)#?(.*)$')
@@ -15,7 +15,7 @@ local function hand_over(queue, name)
       return 0
     end
     if heard > 0 then
-      local first = redis.call('ZRANGE', queue, 0, 0)[1]
+      local first = tell and redis.call('ZRANGE', queue, 0, 0)[1]
       if first then
         channel, ticket = string.match(first, '^([^#]*)#?(.*)$')
         redis.pcall('PUBLISH', channel, '+' .. ticket .. ' ' .. name)

@@ -4,7 +4,8 @@
 -- ARGV  1 id: the value without its ballot
 --       2 h: the highest ballot ever sent for it, extends included
 --       3 S: the skew bound, us      4 R: fence retention, ms
---       5 '1': call the next waiter; '0': a holder is known who will
+--       5 '0': a holder is known who will call the next waiter  '1': call it
+--         '2': and tell the one behind it that it is the first now
 -- Reply {code, now us, fence, ttl ms, holder's ballot, woken}
 --       code 1 released  2 missing  3 someone else's
 --       now, fence: 0 when not looked at
@@ -16,7 +17,7 @@ if held == ARGV[1] .. ARGV[2] then
   -- The usual case. The fence is at least the ballot it was granted with, and that
   -- is h.
   redis.call('DEL', KEYS[1])
-  return {1, 0, 0, 0, 0, ARGV[5] == '1' and hand_over(KEYS[3], KEYS[1]) or 0}
+  return {1, 0, 0, 0, 0, ARGV[5] ~= '0' and hand_over(KEYS[3], KEYS[1], ARGV[5] == '2') or 0}
 end
 local code, ttl, g = 2, 0, 0
 if held then
@@ -53,7 +54,7 @@ if c < h then
 end
 
 local woken = 0
-if code ~= 3 and ARGV[5] == '1' then
-  woken = hand_over(KEYS[3], KEYS[1])
+if code ~= 3 and ARGV[5] ~= '0' then
+  woken = hand_over(KEYS[3], KEYS[1], ARGV[5] == '2')
 end
 return {code, now, c, ttl, g, woken}

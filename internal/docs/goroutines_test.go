@@ -71,8 +71,9 @@ func nameOf(fn *ast.FuncDecl) string {
 	}
 }
 
-// described is what users of the library compile. pool/pooltest is for tests of adapters.
-var described = regexp.MustCompile(`^(?:pool/(?:internal/)?(?:[a-z]+/)?|redlocktest/|redlockotel/)?\w+\.go$`)
+// described is what users of the library compile. pool/pooltest is for tests of adapters,
+// and of internal/ the library uses lazyctx alone.
+var described = regexp.MustCompile(`^(?:internal/lazyctx/|pool/(?:internal/)?(?:[a-z]+/)?|redlocktest/|redlockotel/)?\w+\.go$`)
 
 var row = regexp.MustCompile("^\\| `([\\w/.]+\\.go)` `([\\w.]+)` \\| (\\d+) \\|")
 

@@ -268,7 +268,7 @@ func waiting() []Mutant {
 		},
 		{
 			Rule: "a release hands over", File: "scripts/release.lua",
-			Old: "ARGV[5] == '1' and hand_over(KEYS[3], KEYS[1]) or 0", New: "0", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
+			Old: "ARGV[5] ~= '0' and hand_over(KEYS[3], KEYS[1], ARGV[5] == '2') or 0", New: "0", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
 		},
 		{
 			Rule: "a woken waiter that goes passes the call on", File: "scripts/leave.lua",
@@ -285,6 +285,14 @@ func waiting() []Mutant {
 		{
 			Rule: "whoever is first in a queue is told so", File: "scripts/queue.lua",
 			Old: "if first then", New: "if false then", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
+		},
+		{
+			Rule: "a release after a wait has whoever becomes the first told", File: "release.go",
+			Old: "if q.tellers.has(n.index) {", New: "if false {", Test: "TestWhoBecomesFirstIsTold",
+		},
+		{
+			Rule: "a place is left once its reply is in", File: "wait.go",
+			Old: "if out > 0 {", New: "if false {", Test: "TestPlacesAreLeftWhenTheReplySaysSo",
 		},
 		{
 			Rule: "turns go by arrival", File: "turn.go",

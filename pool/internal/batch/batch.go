@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorumlock/redlock/internal/lazyctx"
 	"github.com/quorumlock/redlock/pool"
 )
 
@@ -147,7 +148,27 @@ func (b *Batches) run(members []*Call) (answered bool) {
 	if len(live) == 1 {
 		return b.send(live[0].Ctx, live)
 	}
-	ctx := newShared(live)
-	defer ctx.end(context.Canceled)
-	return b.send(ctx, live)
+	var shared lazyctx.Context
+	longest, deadline := mostTime(live)
+	shared.Begin(longest, nil, deadline)
+	defer shared.End(context.Canceled)
+	return b.send(&shared, live)
+}
+
+// mostTime is the member with the most time, and when that ends, zero for never: one
+// that is cancelled must not end the batch for the others.
+func mostTime(members []*Call) (longest context.Context, deadline time.Time) {
+	longest = members[0].Ctx
+	deadline, limited := longest.Deadline()
+	for _, c := range members[1:] {
+		if !limited {
+			break
+		}
+		if d, ok := c.Ctx.Deadline(); !ok {
+			longest, deadline, limited = c.Ctx, time.Time{}, false
+		} else if d.After(deadline) {
+			longest, deadline = c.Ctx, d
+		}
+	}
+	return longest, deadline
 }
