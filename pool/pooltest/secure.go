@@ -123,11 +123,28 @@ func WholeLife(s *testutil.Server, p pool.Pool) error {
 			return err
 		}
 	}
-	broken := r.NewMutex("lock:broken")
-	if err := broken.LockContext(ctx); err != nil {
+	return brokenWhileWaitedFor(ctx, r, "lock:broken")
+}
+
+// brokenWhileWaitedFor breaks a lock that another waits for, who gets it then.
+func brokenWhileWaitedFor(ctx context.Context, r *redlock.Redlock, name string) error {
+	if err := r.NewMutex(name).LockContext(ctx); err != nil {
 		return err
 	}
-	return r.Break(ctx, "lock:broken")
+	waited := make(chan error, 1)
+	go func() { waited <- r.NewMutex(name).LockContext(ctx) }()
+	// A waiter that may not queue waits all the same.
+	for started, joined := time.Now(), false; !joined && time.Since(started) < soon; {
+		seen, err := r.Inspect(ctx, name)
+		if err != nil {
+			return err
+		}
+		joined = seen.Waiters > 0
+	}
+	if err := r.Break(ctx, name); err != nil {
+		return err
+	}
+	return <-waited
 }
 
 // certificates makes an authority and a certificate of it for 127.0.0.1, as files

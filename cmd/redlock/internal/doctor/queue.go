@@ -13,8 +13,9 @@ import (
 // queueBound is for one step of the queue.
 const queueBound = 3 * time.Second
 
-// queue has a second client wait for a lock that the first one holds: one waiter gives
-// up, one is called when it no longer waits, one is handed the lock.
+// queue has two more clients wait for a lock that the first one holds: one gives up, and
+// is called when it no longer waits; then it waits again, is handed the lock, and hands
+// it on to the other. Only a release by one who has waited runs all of a release.
 func (t *Trial) queue(ctx context.Context, n Node, locks *redlock.Redlock, name string) {
 	if _, ok := n.Pool.(pool.Subscriber); !ok {
 		return
@@ -24,39 +25,62 @@ func (t *Trial) queue(ctx context.Context, n Node, locks *redlock.Redlock, name 
 		t.HandOver = text(err)
 		return
 	}
-	node := newTap(n.Pool)
-	second, err := redlock.New([]pool.Pool{node}, trialOptions()...)
-	if err != nil {
-		t.Wait = text(err)
-		return
+	bounded, cancel := context.WithTimeout(ctx, 3*queueBound)
+	defer cancel()
+	var waiters []*waiter
+	for range 2 {
+		w, err := newWaiter(n, name)
+		if err != nil {
+			t.Wait = text(err)
+			return
+		}
+		defer closeSoon(w.locks)
+		if len(waiters) == 0 {
+			member := t.giveUp(ctx, w)
+			if member == "" {
+				break
+			}
+			t.callLate(ctx, w.node, name, member)
+		}
+		w.lockSoon(bounded)
+		waiters = append(waiters, w)
+		if t.place(bounded, w.node) == "" {
+			break
+		}
 	}
-	defer closeSoon(second)
-	next := second.NewMutex(name)
-	member := t.giveUp(ctx, node, next)
-	var won chan error
-	if member != "" {
-		t.callLate(ctx, node, name, member)
-		bounded, cancel := context.WithTimeout(ctx, 2*queueBound)
-		defer cancel()
-		won = lockSoon(bounded, next)
-		t.place(bounded, node)
-	}
-	_, err = holder.UnlockContext(ctx)
+	_, err := holder.UnlockContext(ctx)
 	t.HandOver = text(err)
-	if won == nil {
-		return
-	}
-	if err := <-won; err != nil {
-		t.Wait = text(err)
-	} else if _, err := next.UnlockContext(ctx); err != nil && t.HandOver == "" {
-		t.HandOver = text(err)
+	for _, w := range waiters {
+		if err := <-w.ended; err != nil {
+			if t.Wait == "" {
+				t.Wait = text(err)
+			}
+		} else if _, err := w.UnlockContext(ctx); err != nil && t.HandOver == "" {
+			t.HandOver = text(err)
+		}
 	}
 }
 
-func lockSoon(ctx context.Context, m *redlock.Mutex) chan error {
-	ended := make(chan error, 1)
-	go func() { ended <- m.LockContext(ctx) }()
-	return ended
+// waiter is a client that waits for a lock.
+type waiter struct {
+	*redlock.Mutex
+	locks *redlock.Redlock
+	node  *tap
+	ended chan error // what became of the last lockSoon
+}
+
+func newWaiter(n Node, name string) (*waiter, error) {
+	w := &waiter{node: newTap(n.Pool), ended: make(chan error, 1)}
+	var err error
+	if w.locks, err = redlock.New([]pool.Pool{w.node}, trialOptions()...); err != nil {
+		return nil, err
+	}
+	w.Mutex = w.locks.NewMutex(name)
+	return w, nil
+}
+
+func (w *waiter) lockSoon(ctx context.Context) {
+	go func() { w.ended <- w.LockContext(ctx) }()
 }
 
 // place returns the waiter's member, "" where it got no place.
@@ -78,17 +102,17 @@ func (t *Trial) place(ctx context.Context, node *tap) (member string) {
 }
 
 // giveUp waits and goes away again. It returns the place that there was.
-func (t *Trial) giveUp(ctx context.Context, node *tap, m *redlock.Mutex) (member string) {
+func (t *Trial) giveUp(ctx context.Context, w *waiter) (member string) {
 	bounded, cancel := context.WithCancel(ctx)
-	ended := lockSoon(bounded, m)
-	member = t.place(bounded, node)
+	w.lockSoon(bounded)
+	member = t.place(bounded, w.node)
 	cancel()
-	if err := <-ended; err == nil {
+	if err := <-w.ended; err == nil {
 		t.Wait = "a lock that is held was granted to a second client"
 		return ""
 	}
 	if member != "" {
-		if code := t.left(ctx, node, member); code != hasLeft && t.Leave == "" {
+		if code := t.left(ctx, w.node, member); code != hasLeft && t.Leave == "" {
 			t.Leave = "a waiter that gave up was not found in the queue"
 		}
 	}
