@@ -406,7 +406,7 @@ func TestCase08_LateAcquireCreatesNothing(t *testing.T) {
 				unlock(t, m)
 			}
 			for i, h := range holds {
-				testutil.Eventually(t, settle, func() bool { return h.Held() == 1 }, "the acquire is held")
+				testutil.Eventually(t, settle, func() bool { return h.Held() >= 1 }, "the acquire is held")
 				testutil.Eventually(t, settle, func() bool {
 					return seen.countNodes(func(e redlock.NodeEvent) bool {
 						return e.Name == "jobs" && e.Node == i && e.Verb == "release" && e.Err == nil
@@ -420,9 +420,9 @@ func TestCase08_LateAcquireCreatesNothing(t *testing.T) {
 				want = other.Value()
 			}
 			for i, h := range holds {
-				before := scriptCalls(t, servers[i])
+				arrived := scriptCalls(t, servers[i]) + h.Held() // two of an attempt that was outbid
 				h.Release()
-				testutil.Eventually(t, settle, func() bool { return scriptCalls(t, servers[i]) > before }, "the late acquire has arrived")
+				testutil.Eventually(t, settle, func() bool { return scriptCalls(t, servers[i]) >= arrived }, "the late acquire has arrived")
 			}
 			for _, s := range servers {
 				require.Equal(t, want, lockedBy(t, s, "jobs"))
