@@ -292,7 +292,7 @@ func waiting() []Mutant {
 		},
 		{
 			Rule: "a place is left once its reply is in", File: "wait.go",
-			Old: "if out > 0 {", New: "if false {", Test: "TestPlacesAreLeftWhenTheReplySaysSo",
+			Old: "if out > 0 {", New: "if out < 0 {", Test: "TestPlacesAreLeftWhenTheReplySaysSo",
 		},
 		{
 			Rule: "turns go by arrival", File: "turn.go",
