@@ -90,6 +90,9 @@ func (a *attempt) propose(ctx context.Context, w *waiter, lease *lease) (verdict
 		p.queuing = p.passing.with(6, member)
 		p.queuing.first[keysAt+p.queuing.keys+7] = ticket
 	}
+	if m.config.guard == 0 {
+		p.passing = p.passing.cut(5) // what is not sent costs no node anything
+	}
 	started := time.Now()
 	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), p)
 	v, replies := rd.wait(ctx)

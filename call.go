@@ -38,6 +38,13 @@ func (c *call) with(i int, arg any) call {
 	return other
 }
 
+// cut is the same call with the first n arguments only. It shares their memory.
+func (c *call) cut(n int) call {
+	other := *c
+	other.first = slices.Clip(c.first[:keysAt+c.keys+n])
+	return other
+}
+
 // words are what name i is asked with.
 func (c *call) words(i int) []any {
 	if i == 0 {

@@ -48,6 +48,9 @@ func wellFormed(script string, ints []int64) bool {
 	codes := map[string][2]int64{
 		"acquire": {1, 4}, "release": {1, 3}, "touch": {1, 5}, "leave": {1, 3}, "inspect": {0, 1}, "break": {1, 3},
 	}[script]
+	if len(ints) > 0 && ints[0] == 1 && len(ints) == map[string]int{"acquire": 2, "release": 1}[script] {
+		return true
+	}
 	return len(ints) == arities[script] && ints[0] >= codes[0] && ints[0] <= codes[1]
 }
 
@@ -67,6 +70,8 @@ func FuzzReplyIntegers(f *testing.F) {
 			f.Add(uint8(i), numbers(code, 0, 0, math.MaxInt64, 0, -1))
 		}
 		f.Add(uint8(i), numbers(1))
+		f.Add(uint8(i), numbers(1, math.MaxInt64))
+		f.Add(uint8(i), numbers(2, math.MaxInt64))
 		f.Add(uint8(i), numbers())
 		f.Add(uint8(i), numbers(1, 2, 3, 4, 5, 6, 7))
 	}
@@ -133,6 +138,9 @@ func FuzzReplyBytes(f *testing.F) {
 		}
 	}
 	f.Add([]byte("*6\r\n:1\r\n:1\r\n"))
+	for _, reply := range []string{"*2\r\n:1\r\n:1\r\n", "*2\r\n:2\r\n:1\r\n", "*1\r\n:1\r\n"} {
+		f.Add([]byte(reply))
+	}
 	f.Fuzz(func(t *testing.T, reply []byte) {
 		if hugeLength.Match(reply) {
 			t.Skip("redigo allocates whatever length it is told")
@@ -185,13 +193,18 @@ func answer(c net.Conn, reply []byte) {
 	}
 }
 
-// isGrant reports whether reply begins with an array of six whole numbers, the first 1.
+// isGrant reports whether reply begins with an array of whole numbers, six or as many as
+// there are in a grant, the first 1.
 func isGrant(reply []byte) bool {
 	lines := bytes.Split(reply, []byte("\r\n"))
-	if len(lines) < 7 || !whole(lines[0], '*', 6) || !whole(lines[1], ':', 1) {
+	n := 6
+	if whole(lines[0], '*', 2) {
+		n = 2
+	}
+	if len(lines) < n+1 || !whole(lines[0], '*', n) || !whole(lines[1], ':', 1) {
 		return false
 	}
-	for _, line := range lines[2:7] {
+	for _, line := range lines[2 : n+1] {
 		if len(line) < 2 || line[0] != ':' {
 			return false
 		}

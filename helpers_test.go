@@ -5,8 +5,6 @@ import (
 	"crypto/sha1" // EVALSHA names scripts so
 	"encoding/hex"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -151,28 +149,13 @@ func within(t testing.TB, limit time.Duration, what string, f func()) {
 // bytes on the wire.
 func isScript(t testing.TB, name string) func(request []byte) bool {
 	t.Helper()
-	source := scriptSource(t, name)
+	source := testutil.ScriptSource(t, "scripts", name)
 	sum := sha1.Sum([]byte(source)) // see the import
 	hash := hex.EncodeToString(sum[:])
 	return func(request []byte) bool {
 		text := string(request)
 		return strings.Contains(text, hash) || strings.Contains(text, source)
 	}
-}
-
-func scriptSource(t testing.TB, name string) string {
-	t.Helper()
-	var text strings.Builder
-	between := map[string]string{"acquire": "guard", "touch": "guard", "release": "queue", "leave": "queue", "break": "queue"}
-	for _, file := range []string{"lib", between[name], name} {
-		if file == "" {
-			continue
-		}
-		part, err := os.ReadFile(filepath.Join("scripts", file+".lua"))
-		require.NoError(t, err)
-		text.Write(part)
-	}
-	return text.String()
 }
 
 // scriptCalls is how many scripts a server has run or refused so far.

@@ -165,15 +165,18 @@ func (n *node) heed(s *script, r *reply) error {
 }
 
 func (r *reply) decode(s *script, ints []int64) error {
-	if len(ints) != s.integers {
+	if !s.form.fits(ints) {
 		return fmt.Errorf("%w: %s replied %v", errReply, s.Name(), ints)
 	}
 	if code := ints[0]; code < 0 || code >= int64(len(s.outcomes)) || s.outcomes[code] == "" {
 		return fmt.Errorf("%w: %s replied %v", errReply, s.Name(), ints)
 	}
 	r.code = int(ints[0])
+	if len(ints) >= 2 {
+		r.now = ints[1]
+	}
 	if len(ints) >= 3 {
-		r.now, r.fence = ints[1], ints[2]
+		r.fence = ints[2]
 	}
 	if len(ints) == 6 {
 		r.ballot, r.last = ints[4], ints[5]

@@ -163,13 +163,17 @@ func (s *session) zcard(key string) int64 {
 	return int64(must(s.keys().zcard(key, s.ms())))
 }
 
-func (s *session) zpopmin(key string) (scored, bool) {
+// zpopmin returns nil where there is none.
+func (s *session) zpopmin(key string) *scored {
 	s.enterKey("ZPOPMIN", writes, key)
 	first, found, err := s.keys().zpopmin(key, s.ms())
 	if err != nil {
 		raise(err)
 	}
-	return first, found
+	if !found {
+		return nil
+	}
+	return &first
 }
 
 func (s *session) zfirst(key string) (member string, found bool) {

@@ -86,9 +86,11 @@ func (w *world) randomCall(name string) scriptCall {
 	member := w.member()
 	switch n := w.rng.IntN(100); {
 	case n < 34:
-		return scriptCall{"acquire", []string{lock, fence, queue, marker}, []any{
-			id, p, px, s, px + int64(keep), hold, pick(w, "", member, member), w.rng.Int64N(50),
-		}, hold, []int64{p - s, p + s}}
+		args := []any{id, p, px, s, px + int64(keep), hold, pick(w, "", member, member), w.rng.Int64N(50)}
+		if hold == 0 && w.chance(30) {
+			args = args[:5]
+		}
+		return scriptCall{"acquire", []string{lock, fence, queue, marker}, args, hold, []int64{p - s, p + s}}
 	case n < 58:
 		return scriptCall{"touch", []string{lock, fence, tomb, marker}, []any{
 			id, p, q, valid, px, s, keep, hold,

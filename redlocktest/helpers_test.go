@@ -2,13 +2,11 @@ package redlocktest_test
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
+	"github.com/quorumlock/redlock/internal/testutil"
 	"github.com/quorumlock/redlock/pool"
 	"github.com/quorumlock/redlock/redlocktest"
 )
@@ -20,21 +18,12 @@ const (
 
 var scriptNames = []string{"acquire", "release", "touch", "leave", "inspect", "break"}
 
-// loadScripts reads the Lua text as the library embeds it.
+// loadScripts reads the Lua text as nodes get it.
 func loadScripts(tb testing.TB) map[string]*pool.Script {
 	tb.Helper()
-	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join("..", "scripts", name+".lua"))
-		require.NoError(tb, err)
-		return string(text)
-	}
-	parts := map[string]string{
-		"acquire": read("guard"), "touch": read("guard"),
-		"release": read("queue"), "leave": read("queue"), "break": read("queue"),
-	}
-	lib, scripts := read("lib"), make(map[string]*pool.Script)
+	scripts := make(map[string]*pool.Script)
 	for _, name := range scriptNames {
-		scripts[name] = pool.NewScript(name, lib+parts[name]+read(name))
+		scripts[name] = pool.NewScript(name, testutil.ScriptSource(tb, filepath.Join("..", "scripts"), name))
 	}
 	return scripts
 }

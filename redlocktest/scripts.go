@@ -26,7 +26,7 @@ type twin struct {
 }
 
 var twins = map[string]twin{
-	"acquire": {acquire, 3, 8},
+	"acquire": {acquire, 3, 5},
 	"release": {release, 3, 5},
 	"touch":   {touch, 3, 8},
 	"leave":   {leave, 2, 1},
@@ -41,7 +41,7 @@ func acquire(s *session, keys, argv words) []int64 {
 	now := s.clock()
 	near := abs(p-now) <= skew
 	barred := int64(0)
-	if argv.at(6) != "0" {
+	if hold := argv.at(6); hold != "" && hold != "0" {
 		barred = s.quarantine(keys.at(4), number(argv.at(6)), now, fencePX)
 	}
 
@@ -57,7 +57,7 @@ func acquire(s *session, keys, argv words) []int64 {
 		if member != "" {
 			_ = protect(func() { s.zrem(keys.at(3), member) })
 		}
-		return []int64{1, now, 0, 0, 0, 0}
+		return []int64{1, now}
 	}
 
 	var refused error
@@ -102,11 +102,14 @@ func release(s *session, keys, argv words) []int64 {
 	calls, tell := argv.at(5) != "0", argv.at(5) == "2"
 	if isHeld && held == argv.at(1)+argv.at(2) {
 		s.del(keys.at(1))
-		woken := int64(0)
+		var popped *scored
 		if calls {
-			woken = s.handOver(keys.at(3), keys.at(1), tell)
+			popped = s.zpopmin(keys.at(3))
 		}
-		return []int64{1, 0, 0, 0, 0, woken}
+		if popped == nil {
+			return []int64{1}
+		}
+		return []int64{1, 0, 0, 0, 0, s.handOver(popped, keys.at(3), keys.at(1), tell)}
 	}
 	code, ttl, g := int64(2), int64(0), int64(0)
 	if isHeld {
@@ -137,7 +140,7 @@ func release(s *session, keys, argv words) []int64 {
 
 	woken := int64(0)
 	if code != 3 && calls {
-		woken = s.handOver(keys.at(3), keys.at(1), tell)
+		woken = s.handOver(s.zpopmin(keys.at(3)), keys.at(3), keys.at(1), tell)
 	}
 	return []int64{code, now, c, ttl, g, woken}
 }
@@ -190,7 +193,7 @@ func leave(s *session, keys, argv words) []int64 {
 	if s.zrem(keys.at(2), argv.at(1)) {
 		return []int64{1}
 	}
-	if !s.exists(keys.at(1)) && s.handOver(keys.at(2), keys.at(1), true) == 1 {
+	if !s.exists(keys.at(1)) && s.handOver(s.zpopmin(keys.at(2)), keys.at(2), keys.at(1), true) == 1 {
 		return []int64{2}
 	}
 	return []int64{3}
@@ -237,7 +240,7 @@ func breakLock(s *session, keys, argv words) []int64 {
 		s.setPX(keys.at(2), argv.at(3), keep)
 		c = g
 	}
-	s.handOver(keys.at(3), keys.at(1), true)
+	s.handOver(s.zpopmin(keys.at(3)), keys.at(3), keys.at(1), true)
 	return []int64{code, now, c}
 }
 
@@ -291,14 +294,13 @@ func (s *session) longest(key string, px int64) int64 {
 	return max(s.pttl(key), px)
 }
 
-func (s *session) handOver(queue, name string, tell bool) int64 {
-	popped, found := s.zpopmin(queue)
-	for found {
+func (s *session) handOver(popped *scored, queue, name string, tell bool) int64 {
+	for popped != nil {
 		channel, ticket, _ := strings.Cut(popped.member, "#")
 		var heard int
 		refused := protect(func() { heard = s.publish(channel, ticket+" "+name) })
 		if refused != nil {
-			s.zadd(queue, popped)
+			s.zadd(queue, *popped)
 			s.pexpire(queue, s.longest(queue, 20000))
 			return 0
 		}
@@ -308,7 +310,7 @@ func (s *session) handOver(queue, name string, tell bool) int64 {
 			}
 			return 1
 		}
-		popped, found = s.zpopmin(queue)
+		popped = s.zpopmin(queue)
 	}
 	return 0
 }

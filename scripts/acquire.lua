@@ -3,22 +3,26 @@
 -- KEYS  1 lock  2 fence  3 queue  4 restart marker (only with the guard)
 -- ARGV  1 id: the value without its ballot     2 p: the ballot
 --       3 expiry, ms                           4 S: the skew bound, us
---       5 life of the fence: expiry + R, ms    6 longest hold, ms; 0: no guard
---       7 member: 'channel#ticket', '' to join no queue
+--       5 life of the fence: expiry + R, ms    6 longest hold, ms; 0 or none: no guard
+--       7 member: 'channel#ticket', '' or none to join no queue
 --       8 ticket: place in the queue
--- Reply {code, now us, fence, ttl ms, holder's ballot, rank}
---       code 1 granted (the rest but now is 0)  2 busy  3 stale  4 quarantined
+-- Reply {code, now us, fence, ttl ms, holder's ballot, rank}, but {1, now} when granted
+--       code 1 granted  2 busy  3 stale  4 quarantined
 --       ttl: of the lock when busy (-1: it never expires), of the quarantine
 --       rank: place in the queue from 0, -1 when not queued
 
-local id, ballot, px, fence_px, member = ARGV[1], ARGV[2], ARGV[3], ARGV[5], ARGV[7]
+-- lib.lua
+-- guard.lua
+
+local id, ballot, px, fence_px = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
+local hold, member = ARGV[6] or '0', ARGV[7] or ''
 local p, skew = tonumber(ballot), tonumber(ARGV[4])
 local c, known = fence(KEYS[2])
 local now = clock()
 local near = p - now <= skew and now - p <= skew
 local barred = 0
-if ARGV[6] ~= '0' then
-  barred = quarantine(KEYS[4], tonumber(ARGV[6]), now, tonumber(fence_px))
+if hold ~= '0' then
+  barred = quarantine(KEYS[4], tonumber(hold), now, tonumber(fence_px))
 end
 
 local value = id
@@ -26,56 +30,53 @@ if string.byte(id, -1) == 46 then -- a dot
   value = id .. ballot
 end
 
--- An error says that nothing was granted. So of what a user may lack the right to,
--- nothing is left to fail after the first write.
-local function fence_life()
-  return known and longest(KEYS[2], tonumber(fence_px)) or fence_px
-end
-
-local function granted(life)
-  redis.call('SET', KEYS[2], ballot, 'PX', life)
-  if member ~= '' then
-    redis.pcall('ZREM', KEYS[3], member)
-  end
-  return {1, now, 0, 0, 0, 0}
-end
-
--- The usual case first, with as few calls as will do. pcall: a node that is full
--- has yet to say whether the lock is busy.
-local set
+-- The usual case first, with as few calls as will do. An error says that nothing was
+-- granted: so of what a user may lack the right to, nothing is left to fail after the
+-- first write. pcall: a node that is full has yet to say whether the lock is busy.
+local life, set = fence_px, nil
 if p > c and near and barred == 0 then
-  local life = fence_life()
-  set = redis.pcall('SET', KEYS[1], value, 'NX', 'PX', px)
-  if set and not set.err then
-    return granted(life)
+  if known then
+    life = longest(KEYS[2], tonumber(fence_px))
   end
+  set = redis.pcall('SET', KEYS[1], value, 'NX', 'PX', px)
 end
 
-local held = redis.call('GET', KEYS[1])
-if held and not owned(held, id) then
-  local _, g = split(held)
-  local ttl, rank = redis.call('PTTL', KEYS[1]), -1
-  if member ~= '' then
-    -- pcall: an out-of-memory ZADD must not hide that the lock is busy.
-    local joined = redis.pcall('ZADD', KEYS[3], 'NX', ARGV[8], member)
-    if type(joined) == 'number' then
-      local keep = math.max(ttl, 0) + tonumber(fence_px) - tonumber(px)
-      redis.call('PEXPIRE', KEYS[3], longest(KEYS[3], keep))
-      rank = redis.call('ZRANK', KEYS[3], member)
+if not set or set.err then
+  -- owner.lua
+
+  local held = redis.call('GET', KEYS[1])
+  if held and not owned(held, id) then
+    local _, g = split(held)
+    local ttl, rank = redis.call('PTTL', KEYS[1]), -1
+    if member ~= '' then
+      -- pcall: an out-of-memory ZADD must not hide that the lock is busy.
+      local joined = redis.pcall('ZADD', KEYS[3], 'NX', ARGV[8], member)
+      if type(joined) == 'number' then
+        local keep = math.max(ttl, 0) + tonumber(fence_px) - tonumber(px)
+        redis.call('PEXPIRE', KEYS[3], longest(KEYS[3], keep))
+        rank = redis.call('ZRANK', KEYS[3], member)
+      end
     end
+    return {2, now, c, ttl, g, rank}
   end
-  return {2, now, c, ttl, g, rank}
+  if set then
+    return set -- why the node could not set it
+  end
+  if barred > 0 then
+    return {4, now, c, barred, 0, -1}
+  end
+  -- A proposal repeated by its own attempt may equal the fence: it set it.
+  if not held or p < c or not near then
+    return {3, now, c, 0, 0, -1}
+  end
+  if known then
+    life = longest(KEYS[2], tonumber(fence_px))
+  end
+  redis.call('SET', KEYS[1], value, 'PX', longest(KEYS[1], tonumber(px)))
 end
-if set then
-  return set -- why the node could not set it
+
+redis.call('SET', KEYS[2], ballot, 'PX', life)
+if member ~= '' then
+  redis.pcall('ZREM', KEYS[3], member)
 end
-if barred > 0 then
-  return {4, now, c, barred, 0, -1}
-end
--- A proposal repeated by its own attempt may equal the fence: it set it.
-if not held or p < c or not near then
-  return {3, now, c, 0, 0, -1}
-end
-local life = fence_life()
-redis.call('SET', KEYS[1], value, 'PX', longest(KEYS[1], tonumber(px)))
-return granted(life)
+return {1, now}

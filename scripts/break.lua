@@ -11,6 +11,9 @@
 -- as long as its owner could believe in it. It cannot be done with the fence: a
 -- renewal's ballot follows the clock and would soon be above it.
 
+-- lib.lua
+-- queue.lua
+
 local held = redis.call('GET', KEYS[1])
 local c, known = fence(KEYS[2])
 local now = clock()
@@ -46,5 +49,5 @@ if c < g and g <= now + 2 * tonumber(ARGV[6]) then
   redis.call('SET', KEYS[2], ARGV[3], 'PX', keep)
   c = g
 end
-hand_over(KEYS[3], KEYS[1], true)
+hand_over(redis.call('ZPOPMIN', KEYS[3]), KEYS[3], KEYS[1], true)
 return {code, now, c}

@@ -4,6 +4,9 @@
 -- Reply {held, now us, fence, ttl ms, holder's ballot, waiters}
 --       held 1 or 0; ttl -1: the lock never expires; ballot 0: a foreign holder
 
+-- lib.lua
+-- owner.lua
+
 local held = redis.call('GET', KEYS[1])
 local c = fence(KEYS[2])
 local waiters = redis.call('ZCARD', KEYS[3])

@@ -8,10 +8,14 @@
 -- Whoever is no longer queued was popped by a release: the wake-up it was given
 -- must reach the next waiter, unless somebody holds the lock and will release it.
 
+-- lib.lua
+-- queue.lua
+
 if redis.call('ZREM', KEYS[2], ARGV[1]) == 1 then
   return {1}
 end
-if redis.call('EXISTS', KEYS[1]) == 0 and hand_over(KEYS[2], KEYS[1], true) == 1 then
-  return {2}
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  return {3}
 end
-return {3}
+local popped = redis.call('ZPOPMIN', KEYS[2])
+return {hand_over(popped, KEYS[2], KEYS[1], true) == 1 and 2 or 3}

@@ -1,5 +1,6 @@
--- Shared by every script: scripts.go puts this text in front of each, and of those
--- that need them queue.lua and guard.lua.
+-- Shared by the scripts: where a line of one is only the name of a file, scripts.go puts
+-- that file. Each run makes a script's functions anew, so those that the usual case does
+-- without stand behind it.
 --
 -- Ballots and times are microseconds since 1970 and stay below 2^53, where Lua
 -- numbers are exact. A ballot is written only from the string that came in:
@@ -9,22 +10,6 @@
 local function clock()
   local t = redis.call('TIME')
   return t[1] * 1000000 + t[2]
-end
-
--- Splits a lock value 'generated.nonce.ballot' into 'generated.nonce.' and the
--- ballot. Any other text is a foreign holder: no identity, ballot 0.
-local function split(value)
-  local id, ballot = string.match(value, '^(.*%.)(%d+)$')
-  if not id or #ballot > 16 then
-    return nil, 0
-  end
-  return id, tonumber(ballot)
-end
-
--- An identity that does not end in a dot is a whole value from elsewhere, held
--- without a ballot in it.
-local function owned(value, id)
-  return value == id or split(value) == id
 end
 
 -- The highest ballot this node has seen for the name, 0 if none.

@@ -1,10 +1,10 @@
--- Wakes the first waiter that is still there: nobody listens -> the next one.
+-- Wakes the first waiter that is still there, beginning with the one that was popped:
+-- nobody listens -> the next one.
 -- PUBLISH is not permitted -> all keep their timers, none loses its place.
 -- A member is 'channel#ticket', for one client may wait more than once; the notice
 -- is 'ticket name'. With tell, whoever is first then hears '+ticket name': should the
 -- one that was called be suspended, it is the next to look by itself.
-local function hand_over(queue, name, tell)
-  local popped = redis.call('ZPOPMIN', queue)
+local function hand_over(popped, queue, name, tell)
   while popped[1] do
     local channel, ticket = string.match(popped[1], '^([^#]*)#?(.*)$')
     local heard = redis.pcall('PUBLISH', channel, ticket .. ' ' .. name)

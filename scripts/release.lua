@@ -6,18 +6,30 @@
 --       3 S: the skew bound, us      4 R: fence retention, ms
 --       5 '0': a holder is known who will call the next waiter  '1': call it
 --         '2': and tell the one behind it that it is the first now
--- Reply {code, now us, fence, ttl ms, holder's ballot, woken}
+-- Reply {code, now us, fence, ttl ms, holder's ballot, woken}, or {1} where nobody waits
 --       code 1 released  2 missing  3 someone else's
 --       now, fence: 0 when not looked at
 --       ttl, holder's ballot: of the other holder
 --       woken: 1 when a waiter was told
 
 local held = redis.call('GET', KEYS[1])
-if held == ARGV[1] .. ARGV[2] then
-  -- The usual case. The fence is at least the ballot it was granted with, and that
-  -- is h.
+local usual = held == ARGV[1] .. ARGV[2]
+local popped
+if usual then
+  -- The fence is at least the ballot it was granted with, and that is h.
   redis.call('DEL', KEYS[1])
-  return {1, 0, 0, 0, 0, ARGV[5] ~= '0' and hand_over(KEYS[3], KEYS[1], ARGV[5] == '2') or 0}
+  popped = ARGV[5] ~= '0' and redis.call('ZPOPMIN', KEYS[3])
+  if not popped or not popped[1] then
+    return {1}
+  end
+end
+
+-- lib.lua
+-- owner.lua
+-- queue.lua
+
+if usual then
+  return {1, 0, 0, 0, 0, hand_over(popped, KEYS[3], KEYS[1], ARGV[5] == '2')}
 end
 local code, ttl, g = 2, 0, 0
 if held then
@@ -55,6 +67,6 @@ end
 
 local woken = 0
 if code ~= 3 and ARGV[5] ~= '0' then
-  woken = hand_over(KEYS[3], KEYS[1], ARGV[5] == '2')
+  woken = hand_over(redis.call('ZPOPMIN', KEYS[3]), KEYS[3], KEYS[1], ARGV[5] == '2')
 end
 return {code, now, c, ttl, g, woken}

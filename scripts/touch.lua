@@ -13,6 +13,10 @@
 --       held and restored are votes; topped up is none (the node forgot), nor is
 --       any while the quarantine lasts
 
+-- lib.lua
+-- owner.lua
+-- guard.lua
+
 local id, q, px = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[5])
 local skew, retention = tonumber(ARGV[6]), tonumber(ARGV[7])
 local held = redis.call('GET', KEYS[1])

@@ -268,11 +268,11 @@ func waiting() []Mutant {
 		},
 		{
 			Rule: "a release hands over", File: "scripts/release.lua",
-			Old: "ARGV[5] ~= '0' and hand_over(KEYS[3], KEYS[1], ARGV[5] == '2') or 0", New: "0", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
+			Old: "hand_over(popped, KEYS[3], KEYS[1], ARGV[5] == '2')", New: "0", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
 		},
 		{
 			Rule: "a woken waiter that goes passes the call on", File: "scripts/leave.lua",
-			Old: "redis.call('EXISTS', KEYS[1]) == 0", New: "false", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
+			Old: "redis.call('EXISTS', KEYS[1]) == 1", New: "true", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
 		},
 		{
 			Rule: "a call for one who is gone is passed on", File: "wake.go",

@@ -28,7 +28,8 @@ func (t *Trial) queue(ctx context.Context, n Node, locks *redlock.Redlock, name 
 	bounded, cancel := context.WithTimeout(ctx, 3*queueBound)
 	defer cancel()
 	var waiters []*waiter
-	for range 2 {
+	ended := make(chan *waiter, 2)
+	for range cap(ended) {
 		w, err := newWaiter(n, name)
 		if err != nil {
 			t.Wait = text(err)
@@ -42,7 +43,7 @@ func (t *Trial) queue(ctx context.Context, n Node, locks *redlock.Redlock, name 
 			}
 			t.callLate(ctx, w.node, name, member)
 		}
-		w.lockSoon(bounded)
+		w.lockSoon(bounded, ended)
 		waiters = append(waiters, w)
 		if t.place(bounded, w.node) == "" {
 			break
@@ -50,10 +51,11 @@ func (t *Trial) queue(ctx context.Context, n Node, locks *redlock.Redlock, name 
 	}
 	_, err := holder.UnlockContext(ctx)
 	t.HandOver = text(err)
-	for _, w := range waiters {
-		if err := <-w.ended; err != nil {
+	for range waiters {
+		w := <-ended // where nobody can be called, either may be the first
+		if w.err != nil {
 			if t.Wait == "" {
-				t.Wait = text(err)
+				t.Wait = text(w.err)
 			}
 		} else if _, err := w.UnlockContext(ctx); err != nil && t.HandOver == "" {
 			t.HandOver = text(err)
@@ -66,11 +68,11 @@ type waiter struct {
 	*redlock.Mutex
 	locks *redlock.Redlock
 	node  *tap
-	ended chan error // what became of the last lockSoon
+	err   error // of the last lockSoon
 }
 
 func newWaiter(n Node, name string) (*waiter, error) {
-	w := &waiter{node: newTap(n.Pool), ended: make(chan error, 1)}
+	w := &waiter{node: newTap(n.Pool)}
 	var err error
 	if w.locks, err = redlock.New([]pool.Pool{w.node}, trialOptions()...); err != nil {
 		return nil, err
@@ -79,8 +81,11 @@ func newWaiter(n Node, name string) (*waiter, error) {
 	return w, nil
 }
 
-func (w *waiter) lockSoon(ctx context.Context) {
-	go func() { w.ended <- w.LockContext(ctx) }()
+func (w *waiter) lockSoon(ctx context.Context, ended chan<- *waiter) {
+	go func() {
+		w.err = w.LockContext(ctx)
+		ended <- w
+	}()
 }
 
 // place returns the waiter's member, "" where it got no place.
@@ -104,10 +109,11 @@ func (t *Trial) place(ctx context.Context, node *tap) (member string) {
 // giveUp waits and goes away again. It returns the place that there was.
 func (t *Trial) giveUp(ctx context.Context, w *waiter) (member string) {
 	bounded, cancel := context.WithCancel(ctx)
-	w.lockSoon(bounded)
+	ended := make(chan *waiter, 1)
+	w.lockSoon(bounded, ended)
 	member = t.place(bounded, w.node)
 	cancel()
-	if err := <-w.ended; err == nil {
+	if w = <-ended; w.err == nil {
 		t.Wait = "a lock that is held was granted to a second client"
 		return ""
 	}

@@ -50,7 +50,9 @@ func (t *tap) Eval(ctx context.Context, s *pool.Script, keys []string, args ...a
 	a := answer{script: s.Name(), reply: slices.Clone(reply), err: err}
 	switch a.script {
 	case "acquire":
-		a.member, _ = args[acquireMember].(string)
+		if len(args) > acquireMember {
+			a.member, _ = args[acquireMember].(string)
+		}
 	case "leave":
 		a.member, _ = args[leaveMember].(string)
 	}
