@@ -26,7 +26,7 @@ type attempt struct {
 	mu     sync.Mutex
 	owed   nodeSet // guarded by mu; nodes that may hold what was sent
 	absent nodeSet // guarded by mu; nodes that surely hold nothing of it
-	sent   int     // guarded by mu; proposals
+	sent   int     // guarded by mu; proposals, and extends of what was won with them
 	lost   bool    // guarded by mu; from now on every grant is to be undone
 	held   bool    // guarded by mu; somebody has the lock, and will call the next waiter
 }
@@ -170,8 +170,9 @@ func (a *attempt) owe(replies []reply) {
 	}
 }
 
-// refusedBy takes in that a node did not grant. That says all only while there is one
-// proposal: of two, the other may have been granted, or may still arrive.
+// refusedBy takes in that a node did not grant. That says all only while nothing else was
+// sent that may bring the key there: of two proposals the other may have been granted, or
+// may still arrive, and an extend may have come first.
 func (a *attempt) refusedBy(n *node) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -187,11 +188,12 @@ func (a *attempt) mayHold(i int) bool {
 	return !a.absent.has(i)
 }
 
-// created takes in that a touch may have brought the key to node i.
-func (a *attempt) created(i int) {
+// extended comes before an extend is sent, which may bring the key to every node.
+func (a *attempt) extended() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.absent.drop(i)
+	a.sent++
+	a.absent = 0
 }
 
 // stray notes a late reply that may be a grant, and reports whether to undo it

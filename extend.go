@@ -40,9 +40,9 @@ func (m *Mutex) touch(ctx context.Context, g *grant, d time.Duration, then func(
 		asked: func(ctx context.Context, n *node) reply {
 			if ends := m.r.clock.at(n.index, validity); g.won != nil && !validity.IsZero() && ends > 0 {
 				own := shared.with(3, strconv.FormatInt(ends, 10))
-				return g.ask(ctx, n, &own, true)
+				return g.ask(ctx, n, &own)
 			}
-			return g.ask(ctx, n, &shared, false)
+			return g.ask(ctx, n, &shared)
 		},
 		counted: func(n *node, a reply) vote { return g.touched(n, a, life) },
 	}, then), nil

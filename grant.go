@@ -35,6 +35,9 @@ func (g *grant) propose(b *ballots, life time.Duration) (q int64, ok bool) {
 		return 0, false
 	}
 	g.high, g.life = b.next(g.high), max(g.life, life)
+	if g.won != nil {
+		g.won.extended()
+	}
 	return g.high, true
 }
 
@@ -110,17 +113,12 @@ func (g *grant) degradedBy(replies []reply) {
 	g.degraded.Store(len(failed(replies)) > 0)
 }
 
-// ask touches the grant at one node; mayCreate says that this may bring the key there.
-// A node that says it kept the grant for less than the ledger counted on when the
-// request was sent has failed: its clock runs away, or somebody shortened the key. The
-// entry is a lower bound, taken before the grant or extend it stands for was sent, so
-// no node that keeps time can be below it.
-func (g *grant) ask(ctx context.Context, n *node, c *call, mayCreate bool) reply {
+// ask touches the grant at one node. A node that says it kept the grant for less than the
+// ledger counted on when the request was sent has failed: its clock runs away, or somebody
+// shortened the key. The entry is a lower bound, taken before the grant or extend it stands
+// for was sent, so no node that keeps time can be below it.
+func (g *grant) ask(ctx context.Context, n *node, c *call) reply {
 	entry := g.lease.entry(n.index)
-	if g.won != nil && mayCreate {
-		// Before it is sent: a release that fails meanwhile must be owed.
-		g.won.created(n.index)
-	}
 	a := n.touch(ctx, c)
 	ttl := time.Duration(a.ttl) * time.Millisecond
 	if a.err == nil && a.code == codeHeld && ttl >= 0 && !entry.IsZero() && ttl < entry.Sub(a.received) {

@@ -227,7 +227,7 @@ func (m *Mutex) Check(ctx context.Context) error {
 	look := newCall(touchScript, m.name, &m.eyes, m.names, m.config.guard > 0, g.id, strconv.FormatInt(g.token, 10), "0", "0", "1",
 		skewArg, retentionArg, m.guardArg)
 	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
-		asked:   func(ctx context.Context, n *node) reply { return g.ask(ctx, n, &look, false) },
+		asked:   func(ctx context.Context, n *node) reply { return g.ask(ctx, n, &look) },
 		counted: func(n *node, a reply) vote { return g.touched(n, a, 0) },
 	})
 	verdict, replies := rd.wait(ctx)

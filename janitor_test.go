@@ -312,3 +312,34 @@ func TestJanitorDeliversAfterALongExtend(t *testing.T) {
 		require.False(t, held)
 	})
 }
+
+// A node to which an extend may bring the lock is owed the release, though it had refused
+// the lock itself: also when that refusal is heard of after the extend was sent.
+func TestJanitorOwesWhatAnExtendBrought(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes, r := memory(t, 3, redlock.WithNodeTimeout(time.Second))
+		m := r.NewMutex("jobs")
+		require.NoError(t, m.Lock()) // tells the clocks
+		unlock(t, m)
+		nodes[2].SetFaults(func(c redlocktest.Call) redlocktest.Fault {
+			return map[string]redlocktest.Fault{
+				"acquire": {Delay: 300 * time.Millisecond},
+				"touch":   {Delay: 100 * time.Millisecond},
+				"release": {DropRequest: true},
+			}[c.Name]
+		})
+		require.NoError(t, m.Lock())
+		_, err := m.Extend()
+		require.NoError(t, err)
+		time.Sleep(400 * time.Millisecond)
+		_, held := nodes[2].Value("jobs")
+		require.True(t, held, "the extend came first, and the lock itself was refused")
+		unlock(t, m)
+		time.Sleep(1100 * time.Millisecond)
+		nodes[2].SetFaults(nil)
+		require.NoError(t, r.Close(t.Context()))
+		_, held = nodes[2].Value("jobs")
+		require.False(t, held)
+	})
+}

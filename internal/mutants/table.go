@@ -201,6 +201,10 @@ func cleanUp() []Mutant {
 			Test: "TestCase07_UnlockWithEndedCtxStillReleases",
 		},
 		{
+			Rule: "what an extend may have brought is owed", File: "grant.go",
+			Old: "g.won.extended()", New: "", Test: "TestJanitorOwesWhatAnExtendBrought",
+		},
+		{
 			Rule: "the janitor tries again", File: "janitor.go",
 			Old: "d.last = a.err; a.err == nil {", New: "d.last = a.err; true {", Test: "TestJanitorReleasesANodeThatReturns",
 		},
