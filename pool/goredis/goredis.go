@@ -11,11 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumlock/redlock/pool"
+	"github.com/quorumlock/redlock/pool/internal/batch"
 )
 
 type node struct {
-	client redis.UniversalClient
-	addr   string
+	client  redis.UniversalClient
+	addr    string
+	batches *batch.Batches // nil: every call is sent alone
 }
 
 // failover is what go-redis calls the address of every client over Sentinel. As a name
@@ -39,14 +41,17 @@ func NewPool(c redis.UniversalClient) pool.Pool {
 		if addr == failover {
 			addr = ""
 		}
-		return &listener{node{c, addr}}
+		n := &node{client: c, addr: addr}
+		n.batches = batch.New(n.send)
+		return &listener{n}
 	case *redis.ClusterClient:
 		// No listener: a script's PUBLISH counts the subscribers of its own server only.
-		return &node{c, strings.Join(c.Options().Addrs, ",")}
+		// No batches either: a pipeline of which one call may be repeated is repeated whole.
+		return &node{client: c, addr: strings.Join(c.Options().Addrs, ",")}
 	case *redis.Ring:
 		return refused{}
 	}
-	return &node{c, ""}
+	return &node{client: c}
 }
 
 func (n *node) Addr() string { return n.addr }
@@ -63,15 +68,55 @@ func (n *node) Eval(ctx context.Context, s *pool.Script, keys []string, args ...
 
 // Command implements pool.Commander.
 func (n *node) Command(ctx context.Context, s *pool.Script, words []any, into []int64) ([]int64, error) {
-	// A hook of the client may keep what it is given, so that it is made for each call.
+	if n.batches != nil {
+		return n.batches.Do(ctx, s, words, into)
+	}
+	reply, err := n.do(ctx, evalsha(words))
+	return n.end(ctx, s, words, into, reply, err)
+}
+
+// send sends a batch, several calls as a pipeline.
+func (n *node) send(ctx context.Context, members []*batch.Call) (answered bool) {
+	if len(members) == 1 {
+		m := members[0]
+		reply, err := n.do(ctx, evalsha(m.Words))
+		m.End(n.end(ctx, m.Script, m.Words, m.Into(), reply, err))
+		return err == nil
+	}
+	p := n.client.Pipeline()
+	commands := make([]once, len(members))
+	for i, m := range members {
+		commands[i] = once{redis.NewCmd(ctx, evalsha(m.Words)...)}
+		_ = p.Process(ctx, commands[i]) // only takes it in
+	}
+	_, _ = p.Exec(ctx) // each Result says its own
+	for i, m := range members {
+		reply, err := commands[i].Result()
+		answered = answered || err == nil
+		m.End(n.end(m.Ctx, m.Script, m.Words, m.Into(), reply, err))
+	}
+	return answered
+}
+
+// evalsha is the command of a call. A hook of the client may keep what it is given, so
+// that it is made for each.
+func evalsha(words []any) []any {
 	full := make([]any, 1+len(words))
 	full[0] = "evalsha"
 	copy(full[1:], words)
-	reply, err := n.do(ctx, full)
+	return full
+}
+
+// end is the result of a call, after another try where the node does not know the script.
+func (n *node) end(ctx context.Context, s *pool.Script, words []any, into []int64, reply any, err error) ([]int64, error) {
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		again := append([]any{"eval", s.Source()}, words[1:]...)
-		reply, err = n.do(ctx, again)
+		reply, err = n.do(ctx, append([]any{"eval", s.Source()}, words[1:]...))
 	}
+	return integers(into, reply, err)
+}
+
+// integers appends the integers of a reply to out.
+func integers(out []int64, reply any, err error) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -84,12 +129,12 @@ func (n *node) Command(ctx context.Context, s *pool.Script, words []any, into []
 		if !ok {
 			return nil, fmt.Errorf("goredis: script replied %T at position %d, not an integer", v, i)
 		}
-		into = append(into, number)
+		out = append(out, number)
 	}
-	return into, nil
+	return out, nil
 }
 
-// once is a command that the client does not repeat on its own.
+// once is a command that the client does not repeat on its own, nor a pipeline with it.
 type once struct{ *redis.Cmd }
 
 func (once) NoRetry() bool { return true }
@@ -112,7 +157,7 @@ func (n *node) Get(ctx context.Context, key string) (string, bool, error) {
 	return text, err == nil, err
 }
 
-type listener struct{ node }
+type listener struct{ *node }
 
 // Subscribe implements pool.Subscriber. go-redis counts subscriptions against no limit.
 func (n *listener) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
