@@ -47,8 +47,8 @@ type TakenError struct {
 	// TTL is how long until a quorum of the nodes is free if no holder renews;
 	// negative when a holder's key never expires.
 	TTL time.Duration
-	// Token is the highest fencing token among the holders, 0 for a holder that
-	// is not of this library.
+	// Token is the fencing token of the holder that has the most nodes, the highest of
+	// several; 0 for a holder that is not of this library.
 	Token int64
 }
 

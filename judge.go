@@ -35,7 +35,7 @@ func (m *Mutex) judge(replies []reply, p int64) *refusal {
 	taken := &TakenError{Name: m.name}
 	free := make([]int64, 0, len(replies)) // ms until each node is free
 	mend, longest, unheard := 0, int64(0), false
-	holders := map[int64]int{}
+	holders := holders{}
 	for i := range replies {
 		a := &replies[i]
 		switch {
@@ -52,7 +52,6 @@ func (m *Mutex) judge(replies []reply, p int64) *refusal {
 			no.faults = append(no.faults, m.r.nodes[i].fault(fmt.Errorf("%w: behind", errNodeClock)))
 		case a.code == codeBusy:
 			taken.Nodes = append(taken.Nodes, i)
-			taken.Token = max(taken.Token, a.ballot)
 			holders[a.ballot]++
 			if a.last >= 0 && (no.rank < 0 || a.last < no.rank) {
 				no.rank = a.last
@@ -69,6 +68,7 @@ func (m *Mutex) judge(replies []reply, p int64) *refusal {
 			unheard = unheard || a.code == 0
 		}
 	}
+	taken.Token = holders.first()
 	slices.Sort(free)
 	if f := free[m.r.quorum-1]; f < math.MaxInt64/int64(time.Millisecond) {
 		no.free = time.Duration(f) * time.Millisecond
@@ -96,6 +96,20 @@ func (m *Mutex) judge(replies []reply, p int64) *refusal {
 		no.held = no.held || n >= m.r.quorum
 	}
 	return no
+}
+
+// holders is how many nodes hold a ballot.
+type holders map[int64]int
+
+// first is the ballot on the most nodes, of several the highest: another on a node or
+// two is of an attempt that is about to be undone, and may be the caller's own.
+func (h holders) first() (ballot int64) {
+	for b, n := range h {
+		if most := h[ballot]; n > most || n == most && b > ballot {
+			ballot = b
+		}
+	}
+	return ballot
 }
 
 // outbid finds the fence to go above, where nodes that called the ballot stale
@@ -142,13 +156,14 @@ func (m *Mutex) lostTo(ctx context.Context, replies []reply, missing, other int)
 // takenBy is a *TakenError of the nodes that replied with code, nil if none did.
 func (m *Mutex) takenBy(replies []reply, code int) error {
 	t := &TakenError{Name: m.name}
+	holders := holders{}
 	for i := range replies {
 		a := &replies[i]
 		if a.err != nil || a.code != code {
 			continue
 		}
 		t.Nodes = append(t.Nodes, i)
-		t.Token = max(t.Token, a.ballot)
+		holders[a.ballot]++
 		if ttl := time.Duration(a.ttl) * time.Millisecond; ttl < 0 || t.TTL < 0 {
 			t.TTL = -1
 		} else {
@@ -158,5 +173,6 @@ func (m *Mutex) takenBy(replies []reply, code int) error {
 	if t.Nodes == nil {
 		return nil
 	}
+	t.Token = holders.first()
 	return t
 }

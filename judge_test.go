@@ -63,3 +63,32 @@ func TestSplitVotesAreToldFromAHolder(t *testing.T) {
 	wait, _ = m.patience(1, 0, 1, held)
 	require.Equal(t, 100*time.Millisecond, wait)
 }
+
+// The holder that is named is the one with the most nodes, not an attempt that has one
+// for a moment, whose ballot is always higher.
+func TestTheHolderNamedHasTheMostNodes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		seen []int64
+		want int64
+	}{
+		{[]int64{5, 5, 9}, 5},
+		{[]int64{9, 5, 5, 5, 9}, 5},
+		{[]int64{5, 9}, 9},
+		{[]int64{0, 0, 9}, 0}, // not of this library
+		{[]int64{0, 9}, 9},
+		{[]int64{7}, 7},
+	} {
+		replies := make([]reply, len(c.seen))
+		for i, ballot := range c.seen {
+			replies[i] = reply{code: codeBusy, ttl: 6000, ballot: ballot, received: time.Now()}
+		}
+		r, err := New(scripted(len(c.seen), nil))
+		require.NoError(t, err)
+		m := r.NewMutex("jobs")
+		require.Equal(t, c.want, m.judge(replies, 10).taken().Token, "%v", c.seen)
+		var taken *TakenError
+		require.ErrorAs(t, m.takenBy(replies, codeBusy), &taken)
+		require.Equal(t, c.want, taken.Token, "%v", c.seen)
+	}
+}
