@@ -101,7 +101,7 @@ func (n *node) Get(ctx context.Context, key string) (string, bool, error) {
 	if err != nil {
 		return "", false, err
 	}
-	defer c.Close() //nolint:errcheck // see Eval
+	defer c.Close() //nolint:errcheck // returns the connection; a broken one is dropped by the pool
 	text, err := redis.String(do(ctx, c, "GET", []any{key}))
 	if errors.Is(err, redis.ErrNil) {
 		return "", false, nil
