@@ -428,7 +428,9 @@ func unlockWithEndedCtx(t *testing.T, open Factory) {
 	require.NoError(t, m.Lock())
 	testutil.Eventually(t, settle, func() bool { return b.holders(t, "jobs") == 3 }, "held everywhere")
 	for _, p := range b.proxies {
-		p.Delay(0, 2*time.Second)
+		// Shorter than a client waits for the reply to a PING of its own: the release
+		// may be behind one, and there would be no new connection.
+		p.Delay(0, 400*time.Millisecond)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
