@@ -3,7 +3,6 @@ package redlock
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -19,9 +18,9 @@ const maxProposals = 4
 // behind unless it wins.
 type attempt struct {
 	m    *Mutex
-	id   any   // the value without its ballot
-	high int64 // the latest ballot
-	text any   // the latest ballot as an argument
+	id   string // the value without its ballot
+	high int64  // the latest ballot
+	says valueWords
 
 	mu     sync.Mutex
 	owed   nodeSet // guarded by mu; nodes that may hold what was sent
@@ -42,7 +41,7 @@ func (m *Mutex) attempt(ctx context.Context, w *waiter) (*grant, *refusal) {
 	var floor int64
 	for proposals := 1; ; proposals++ {
 		a.high = m.r.clock.next(floor)
-		a.text = strconv.FormatInt(a.high, 10)
+		a.says = newValueWords(a.id, a.high)
 		lease := newLease(len(m.r.nodes), m.r.quorum)
 		verdict, replies := a.propose(ctx, w, lease)
 		tooSlow := false
@@ -78,8 +77,11 @@ func (a *attempt) propose(ctx context.Context, w *waiter, lease *lease) (verdict
 	a.absent = 0
 	a.mu.Unlock()
 	p := &proposal{attempt: a, ballot: a.high, w: w, lease: lease, life: m.config.expiry - drift(m.config.expiry, m.config.driftFactor)}
-	p.passing = newCall(acquireScript, m.name, &m.eyes, m.names, m.config.guard > 0,
-		a.id, a.text, m.expiryArg, skewArg, m.fenceArg, m.guardArg, "", "0")
+	if m.config.guard == 0 {
+		p.passing = a.acquireCall(2)
+	} else {
+		p.passing = a.acquireCall(4, m.guardArg)
+	}
 	if w != nil {
 		for i, n := range m.r.nodes {
 			if m.r.wakes.listening(n) {
@@ -87,11 +89,7 @@ func (a *attempt) propose(ctx context.Context, w *waiter, lease *lease) (verdict
 			}
 		}
 		member, ticket := w.join(a.high, p.queues)
-		p.queuing = p.passing.with(6, member)
-		p.queuing.first[keysAt+p.queuing.keys+7] = ticket
-	}
-	if m.config.guard == 0 {
-		p.passing = p.passing.cut(5) // what is not sent costs no node anything
+		p.queuing = a.acquireCall(max(3, p.passing.keys), m.guardArg, member, ticket)
 	}
 	started := time.Now()
 	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), p)
@@ -104,6 +102,13 @@ func (a *attempt) propose(ctx context.Context, w *waiter, lease *lease) (verdict
 		replies = rd.settle(ctx, max(m.r.roundTrip(), leastMoment))
 	}
 	return v, replies
+}
+
+// acquireCall makes a call of the arguments that are always sent, and more.
+func (a *attempt) acquireCall(keys int, more ...any) call {
+	m := a.m
+	args := append([]any{a.says.value, a.says.ballot, m.expiryArg, m.fenceArg}, more...)
+	return newCall(acquireScript, m.name, &m.eyes, m.names, keys, args...)
 }
 
 // proposal is what one round of an attempt asks.
@@ -236,7 +241,7 @@ func (a *attempt) takeBack(ctx context.Context, n *node) {
 	if held {
 		who = callNobody
 	}
-	back := m.releaseCall(a.id, a.text, who)
+	back := m.releaseCall(a.says, who)
 	m.r.background(ctx, n, m.config.timeout(), errand{
 		ask:  func(ctx context.Context, n *node) reply { return n.release(ctx, &back) },
 		then: func(n *node, got reply) { m.released(n, got, a.id, &back, m.config.expiry) },

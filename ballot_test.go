@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,11 @@ import (
 func TestBallotBounds(t *testing.T) {
 	t.Parallel()
 	require.Greater(t, retention, 3*skewBound, "else a fence may be forgotten while a request is on its way")
+}
+
+func TestScriptsKnowTheBounds(t *testing.T) {
+	t.Parallel()
+	require.Contains(t, libSource, fmt.Sprintf("local skew_bound, retention = %d, %d\n", skewBound.Microseconds(), retention.Milliseconds()))
 }
 
 func TestBallotsAreFreshAndGrow(t *testing.T) {

@@ -11,7 +11,6 @@ type call struct {
 	eyes   *eyes  // may be nil
 	script *script
 	names  []keyWords // one for each name; more than one for a MultiMutex
-	guard  bool       // with the restart marker
 	keys   int        // of one name
 	first  []any      // for the first name: hash, number of keys, keys, arguments
 }
@@ -22,12 +21,13 @@ const (
 	keysAt   = 2
 )
 
-func newCall(s *script, name string, e *eyes, names []keyWords, guard bool, args ...any) call {
-	first := make([]any, keysAt, keysAt+mostKeys+len(args))
-	first = names[0].appendTo(first, s, guard)
-	keys := len(first) - keysAt
+// newCall makes a call with the first keys that s takes, so many of them. What a script
+// can do without is not sent: each word costs every node a little.
+func newCall(s *script, name string, e *eyes, names []keyWords, keys int, args ...any) call {
+	first := make([]any, keysAt, keysAt+keys+len(args))
 	first[0], first[1] = s.hash, keys
-	return call{name: name, eyes: e, script: s, names: names, guard: guard, keys: keys, first: append(first, args...)}
+	first = names[0].appendTo(first, s, keys)
+	return call{name: name, eyes: e, script: s, names: names, keys: keys, first: append(first, args...)}
 }
 
 // with is the same call with another argument i.
@@ -38,20 +38,13 @@ func (c *call) with(i int, arg any) call {
 	return other
 }
 
-// cut is the same call with the first n arguments only. It shares their memory.
-func (c *call) cut(n int) call {
-	other := *c
-	other.first = slices.Clip(c.first[:keysAt+c.keys+n])
-	return other
-}
-
 // words are what name i is asked with.
 func (c *call) words(i int) []any {
 	if i == 0 {
 		return c.first
 	}
 	all := make([]any, 0, len(c.first))
-	all = c.names[i].appendTo(append(all, c.first[:keysAt]...), c.script, c.guard)
+	all = c.names[i].appendTo(append(all, c.first[:keysAt]...), c.script, c.keys)
 	return append(all, c.first[len(all):]...)
 }
 

@@ -33,17 +33,30 @@ func (m *Mutex) touch(ctx context.Context, g *grant, d time.Duration, then func(
 		return nil, ErrNotHeld
 	}
 	validity := g.lease.validity()
-	shared := newCall(touchScript, m.name, &m.eyes, m.names, m.config.guard > 0, g.id, strconv.FormatInt(g.token, 10), strconv.FormatInt(q, 10), "0",
-		milliseconds(d), skewArg, retentionArg, m.guardArg)
+	shared := m.touchCall(g, strconv.FormatInt(q, 10), d)
 	life := d - drift(d, m.config.driftFactor)
 	return m.r.actOnPoolsThen(ctx, m.config.timeout(), request{
 		asked: func(ctx context.Context, n *node) reply {
 			if ends := m.r.clock.at(n.index, validity); g.won != nil && !validity.IsZero() && ends > 0 {
-				own := shared.with(3, strconv.FormatInt(ends, 10))
+				own := shared.with(touchEnds, strconv.FormatInt(ends, 10))
 				return g.ask(ctx, n, &own)
 			}
 			return g.ask(ctx, n, &shared)
 		},
 		counted: func(n *node, a reply) vote { return g.touched(n, a, life) },
 	}, then), nil
+}
+
+// touchEnds is the place of V, the end of validity, among the arguments.
+const touchEnds = 3
+
+// touchCall is for a lock that is to live for d from now, at least. Without V it brings
+// nothing back.
+func (m *Mutex) touchCall(g *grant, q string, d time.Duration) call {
+	says := newValueWords(g.id, g.token)
+	keys, args := 4, []any{says.value, says.ballot, q, "0", milliseconds(d), milliseconds(d + retention), m.guardArg}
+	if m.config.guard == 0 {
+		keys, args = 3, args[:6]
+	}
+	return newCall(touchScript, m.name, &m.eyes, m.names, keys, args...)
 }

@@ -12,7 +12,7 @@ import (
 
 // grant is one won attempt, from the quorum's yes to the release.
 type grant struct {
-	id     any // the value without its ballot, a string
+	id     string // the value without its ballot
 	token  int64
 	lease  *lease
 	won    *attempt // nil for an adopted grant, which does not occupy its mutex's gate
@@ -41,12 +41,12 @@ func (g *grant) propose(b *ballots, life time.Duration) (q int64, ok bool) {
 	return g.high, true
 }
 
-// argument is a ballot of the grant's as an argument.
-func (g *grant) argument(ballot int64) any {
+// says is the value with another ballot, one that was sent for the grant.
+func (g *grant) says(ballot int64) valueWords {
 	if g.won != nil && ballot == g.won.high {
-		return g.won.text
+		return g.won.says
 	}
-	return strconv.FormatInt(ballot, 10)
+	return newValueWords(g.id, ballot)
 }
 
 // finish bars further extends, and returns the ballot that the release must carry and
@@ -69,7 +69,7 @@ func adopt(value string, nodes, quorum int) *grant {
 }
 
 // value is what the nodes hold.
-func (g *grant) value() string { return joinValue(g.id.(string), g.token) }
+func (g *grant) value() string { return joinValue(g.id, g.token) }
 
 // splitValue parts generated.nonce.ballot into generated.nonce. and the ballot. A
 // value of another form is its own identity, with ballot 0: the scripts do the
@@ -97,7 +97,19 @@ func joinValue(id string, ballot int64) string {
 	if !strings.HasSuffix(id, ".") {
 		return id
 	}
-	return id + strconv.FormatInt(ballot, 10)
+	var buffer [96]byte
+	return string(strconv.AppendInt(append(buffer[:0], id...), ballot, 10))
+}
+
+// valueWords are a value and its ballot as arguments of scripts, made once.
+type valueWords struct{ value, ballot any }
+
+func newValueWords(id string, ballot int64) valueWords {
+	value := joinValue(id, ballot)
+	if value == id {
+		return valueWords{value, strconv.FormatInt(ballot, 10)} // not in the value
+	}
+	return valueWords{value, value[len(id):]}
 }
 
 // remaining is how long the grant stays valid from now.

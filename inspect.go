@@ -47,7 +47,7 @@ func (r *Redlock) Inspect(ctx context.Context, name string) (*Status, error) {
 		return nil, fail("inspect", name, &OptionError{"Inspect", `""`, "the name must not be empty"})
 	}
 	k := keysOf(name)
-	look := newCall(inspectScript, name, &r.eyes, []keyWords{k.words()}, false)
+	look := newCall(inspectScript, name, &r.eyes, []keyWords{k.words()}, 3)
 	values := make([]string, len(r.nodes))
 	rd := r.actOnPoolsAsync(ctx, r.config.timeout(), request{
 		asked: func(ctx context.Context, n *node) reply {
@@ -182,9 +182,9 @@ func (r *Redlock) Break(ctx context.Context, name string) error {
 			if seen := s.Nodes[n.index].Value; seen != "" {
 				mine = seen
 			}
-			id, ballot := splitValue(mine)
-			own := newCall(breakScript, name, &r.eyes, names, false, mine, id, strconv.FormatInt(ballot, 10),
-				milliseconds(max(life, r.config.expiry)+retention), retentionArg, skewArg)
+			_, ballot := splitValue(mine)
+			own := newCall(breakScript, name, &r.eyes, names, 4, mine, strconv.FormatInt(ballot, 10),
+				milliseconds(max(life, r.config.expiry)+retention))
 			return n.eval(ctx, &own)
 		},
 		counted: func(_ *node, a reply) vote {
@@ -224,8 +224,7 @@ func (m *Mutex) Check(ctx context.Context) error {
 		return fail("check", m.name, ErrExpired)
 	}
 	// A touch that can neither lengthen anything nor bring anything back.
-	look := newCall(touchScript, m.name, &m.eyes, m.names, m.config.guard > 0, g.id, strconv.FormatInt(g.token, 10), "0", "0", "1",
-		skewArg, retentionArg, m.guardArg)
+	look := m.touchCall(g, "0", time.Millisecond)
 	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), request{
 		asked:   func(ctx context.Context, n *node) reply { return g.ask(ctx, n, &look) },
 		counted: func(n *node, a reply) vote { return g.touched(n, a, 0) },

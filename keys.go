@@ -30,22 +30,20 @@ func (k keys) words() keyWords {
 	return keyWords{lock: k.lock, fence: k.fence, queue: k.queue, tombstone: k.tombstone, marker: k.marker}
 }
 
-// appendTo appends the keys that s takes; with the restart marker under the guard.
-func (w *keyWords) appendTo(to []any, s *script, guard bool) []any {
+// appendTo appends the first n keys that s takes.
+func (w *keyWords) appendTo(to []any, s *script, n int) []any {
+	var all [mostKeys]any
 	switch s {
 	case leaveScript:
-		return append(to, w.lock, w.queue)
+		all = [mostKeys]any{w.lock, w.queue}
 	case breakScript:
-		return append(to, w.lock, w.fence, w.queue, w.tombstone)
+		all = [mostKeys]any{w.lock, w.fence, w.queue, w.tombstone}
 	case touchScript:
-		to = append(to, w.lock, w.fence, w.tombstone)
+		all = [mostKeys]any{w.lock, w.fence, w.tombstone, w.marker}
 	default:
-		to = append(to, w.lock, w.fence, w.queue)
+		all = [mostKeys]any{w.lock, w.fence, w.queue, w.marker}
 	}
-	if guard {
-		to = append(to, w.marker)
-	}
-	return to
+	return append(to, all[:n]...)
 }
 
 // companion names a key in the slot of name. A name with a hash tag lends it, a

@@ -26,12 +26,6 @@ type Mutex struct {
 	hold  *hold  // guarded by mu; the renewal of grant, if any
 }
 
-// Arguments that are the same in every call.
-var (
-	skewArg      any = strconv.FormatInt(skewBound.Microseconds(), 10)
-	retentionArg any = strconv.FormatInt(retention.Milliseconds(), 10)
-)
-
 // NewMutex makes a mutex for a name, with the options of New and then opts. An
 // invalid option or an empty name surfaces as ErrInvalidOption from every verb.
 func (r *Redlock) NewMutex(name string, opts ...Option) *Mutex {

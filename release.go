@@ -25,11 +25,11 @@ func (m *Mutex) release(ctx context.Context, g *grant) error {
 			q.expected.add(i)
 		}
 	}
-	q.back = m.releaseCall(g.id, g.argument(high), callNext)
+	q.back = m.releaseCall(g.says(high), callNext)
 	if g.ticket != "" {
 		// There was a queue. Where there was none, the first two of one look by themselves
 		// as soon as those who are told.
-		q.tellers, q.telling = tellers(g.token, len(m.r.nodes)), q.back.with(releaseCalls, callAndTell)
+		q.tellers, q.telling = tellers(g.token, len(m.r.nodes)), m.releaseCall(g.says(high), callAndTell)
 	}
 	rd := m.r.actOnPoolsAsync(ctx, m.config.timeout(), q)
 	verdict, replies := rd.wait(ctx)
@@ -97,31 +97,33 @@ func (q *releasing) count(n *node, a reply) vote {
 
 // buryCall breaks an adopted grant: its tombstone outlives every renewal of its giver.
 func (m *Mutex) buryCall(g *grant, life time.Duration) call {
-	return newCall(breakScript, m.name, &m.eyes, m.names, false, g.value(), g.id, strconv.FormatInt(g.token, 10),
-		milliseconds(life+retention), retentionArg, skewArg)
+	return newCall(breakScript, m.name, &m.eyes, m.names, 4, g.value(), strconv.FormatInt(g.token, 10),
+		milliseconds(life+retention))
 }
 
 // released leaves a release that failed to the janitor.
 // life is the longest that was sent for the key.
-func (m *Mutex) released(n *node, a reply, id any, back *call, life time.Duration) {
+func (m *Mutex) released(n *node, a reply, id string, back *call, life time.Duration) {
 	if a.err == nil {
 		return
 	}
-	m.r.owe(n, m.name+"\x00"+id.(string), &debt{
+	m.r.owe(n, m.name+"\x00"+id, &debt{
 		call: *back, timeout: m.config.timeout(), last: a.err, until: time.Now().Add(skewBound + life),
 	})
 }
 
-// Whom a release calls: an argument of the script.
+// Whom a release calls: the last argument of the script.
 const (
-	callNobody   = "0"
-	callNext     = "1"
-	callAndTell  = "2" // and the one behind hears that it is the first now
-	releaseCalls = 4   // the place of that argument
+	callNext    = "" // not sent
+	callNobody  = "0"
+	callAndTell = "2" // and the one behind hears that it is the first now
 )
 
-// releaseCall takes the identity, the highest ballot and whom to call as arguments of
-// the script.
-func (m *Mutex) releaseCall(id, high, who any) call {
-	return newCall(releaseScript, m.name, &m.eyes, m.names, false, id, high, skewArg, retentionArg, who)
+// releaseCall takes the value with the highest ballot that was sent for it.
+func (m *Mutex) releaseCall(says valueWords, who string) call {
+	args := []any{says.value, says.ballot, who}
+	if who == callNext {
+		args = args[:2]
+	}
+	return newCall(releaseScript, m.name, &m.eyes, m.names, 3, args...)
 }

@@ -190,7 +190,7 @@ func (h *wakes) freed(name, ticket string) {
 // passOn runs the leave script for a member, in the background. A node that does not
 // answer now is asked by the janitor, for as long as it would be with a release.
 func (r *Redlock) passOn(n *node, name, member string) {
-	leave := newCall(leaveScript, name, &r.eyes, []keyWords{keysOf(name).words()}, false, member)
+	leave := newCall(leaveScript, name, &r.eyes, []keyWords{keysOf(name).words()}, 2, member)
 	r.background(context.Background(), n, r.config.timeout(), errand{
 		ask: func(ctx context.Context, n *node) reply { return n.leave(ctx, &leave) },
 		then: func(n *node, a reply) {

@@ -127,36 +127,48 @@ type command struct {
 	hash       string
 	keys, args []string
 
-	ballots []int // positions of the ballot in args
-	codes   []int64
+	identity string // of the value, which ends with the ballot
+	values   []int  // positions of the value in args
+	ballots  []int  // positions of the ballot alone
+	codes    []int64
 }
 
 func newCommand(c call, token, value string, nodes int) (*command, error) {
-	cmd := &command{hash: c.script.Hash(), keys: c.keys, codes: make([]int64, nodes)}
+	identity, found := strings.CutSuffix(value, token)
+	if !found {
+		return nil, fmt.Errorf("bare: value %s does not end with token %s", value, token)
+	}
+	cmd := &command{hash: c.script.Hash(), keys: c.keys, identity: identity, codes: make([]int64, nodes)}
 	cmd.words = append(cmd.words, "EVALSHA", c.script.Hash(), len(c.keys))
 	for _, k := range c.keys {
 		cmd.words = append(cmd.words, k)
 	}
-	named := false
 	for i, a := range c.args {
 		text := fmt.Sprint(a)
-		if text == token {
+		switch text {
+		case token:
 			cmd.ballots = append(cmd.ballots, i)
+		case value:
+			cmd.values = append(cmd.values, i)
 		}
-		named = named || text != "" && strings.HasPrefix(value, text)
 		cmd.args = append(cmd.args, text)
 		cmd.words = append(cmd.words, text)
 	}
-	if len(cmd.ballots) == 0 || !named {
-		return nil, fmt.Errorf("bare: %s has no ballot or no identity among %v", c.script.Name(), c.args)
+	if len(cmd.ballots) == 0 || len(cmd.values) == 0 {
+		return nil, fmt.Errorf("bare: %s has no ballot or no value among %v", c.script.Name(), c.args)
 	}
 	return cmd, nil
 }
 
 func (c *command) setBallot(ballot string) {
-	boxed := any(ballot)
-	for _, i := range c.ballots {
-		c.args[i] = ballot
+	c.setArgs(c.ballots, ballot)
+	c.setArgs(c.values, c.identity+ballot)
+}
+
+func (c *command) setArgs(positions []int, text string) {
+	boxed := any(text)
+	for _, i := range positions {
+		c.args[i] = text
 		c.words[len(c.words)-len(c.args)+i] = boxed
 	}
 }

@@ -45,7 +45,7 @@ func (w *world) story(name string) {
 	k := companions(name)
 	p := w.last.us + 2000
 	acquire := func(id, member string) {
-		w.call(name, scriptCall{script: "acquire", keys: k[:3], args: []any{id, p, 8000, skew, 8300, 0, member, w.rng.Int64N(9)}})
+		w.call(name, scriptCall{script: "acquire", keys: k[:3], args: []any{valueOf(id, p), p, 8000, 8300, 0, member, w.rng.Int64N(9)}})
 	}
 	acquire("gA.n1.", "")
 	acquire("gB.n2.", "w2#5")
@@ -55,7 +55,7 @@ func (w *world) story(name string) {
 		w.call(name, scriptCall{script: "leave", keys: []string{k[0], k[2]}, args: []any{"w3#5"}})
 		p = max(p, w.last.us) + 2000
 		w.call(name, scriptCall{script: "touch", keys: []string{k[0], k[1], k[4]}, args: []any{
-			"gA.n1.", p, p, p + 1_000_000, 8000, skew, 300, 0,
+			valueOf("gA.n1.", p), p, p, p + 1_000_000, 8000, 8300,
 		}})
 	}
 }
@@ -80,21 +80,23 @@ func (w *world) outlive(name string) {
 func (w *world) randomCall(name string) scriptCall {
 	keys := companions(name)
 	lock, fence, queue, marker, tomb := keys[0], keys[1], keys[2], keys[3], keys[4]
-	id, s := w.idFor(lock), pick[int64](w, 2_000, 50_000, skew)
-	px, keep, hold := w.px(), pick(w, 40, 300, retention), w.hold()
-	p, q, valid := w.ballot(name, s), w.ballot(name, s), w.validity()
+	id, px, keep, hold := w.idFor(lock), w.px(), pick(w, 40, 300, retention), w.hold()
+	p, q, valid := w.ballot(name), w.ballot(name), w.validity()
 	member := w.member()
 	switch n := w.rng.IntN(100); {
 	case n < 34:
-		args := []any{id, p, px, s, px + int64(keep), hold, pick(w, "", member, member), w.rng.Int64N(50)}
+		args := []any{valueOf(id, p), p, px, px + int64(keep), hold, pick(w, "", member, member), w.rng.Int64N(50)}
+		takes := []string{lock, fence, queue, marker}
 		if hold == 0 && w.chance(30) {
-			args = args[:5]
+			takes, args = takes[:2], args[:4]
 		}
-		return scriptCall{"acquire", []string{lock, fence, queue, marker}, args, hold, []int64{p - s, p + s}}
+		return scriptCall{"acquire", takes, args, hold, []int64{p - skew, p + skew}}
 	case n < 58:
-		return scriptCall{"touch", []string{lock, fence, tomb, marker}, []any{
-			id, p, q, valid, px, s, keep, hold,
-		}, hold, []int64{q - s, q + s, valid}}
+		args := []any{valueOf(id, p), p, q, valid, px, px + int64(keep), hold}
+		if hold == 0 {
+			args = args[:6]
+		}
+		return scriptCall{"touch", []string{lock, fence, tomb, marker}, args, hold, []int64{q - skew, q + skew, valid}}
 	case n < 76:
 		if value, held := w.twin.Value(lock); held && w.chance(40) { // as the holder does
 			if dot := strings.LastIndexByte(value, '.'); dot >= 0 {
@@ -103,7 +105,7 @@ func (w *world) randomCall(name string) scriptCall {
 				}
 			}
 		}
-		return scriptCall{"release", []string{lock, fence, queue}, []any{id, p, s, keep, pick(w, 0, 1, 2)}, 0, []int64{p - 2*s}}
+		return scriptCall{"release", []string{lock, fence, queue}, []any{valueOf(id, p), p, pick(w, 0, 1, 2)}[:pick(w, 2, 3, 3)], 0, []int64{p - 2*skew}}
 	case n < 84:
 		if queued := w.twin.Queue(queue); len(queued) > 0 {
 			member = "w4#1" // one that was popped before
@@ -119,11 +121,7 @@ func (w *world) randomCall(name string) scriptCall {
 	if !held || w.chance(20) {
 		value = w.foreign()
 	}
-	identity := value
-	if dot := strings.LastIndexByte(value, '.'); dot >= 0 && w.chance(80) {
-		identity = value[:dot+1]
-	}
-	return scriptCall{"break", []string{lock, fence, queue, tomb}, []any{value, identity, p, px, keep, s}, 0, []int64{p - 2*s}}
+	return scriptCall{"break", []string{lock, fence, queue, tomb}, []any{value, p, px}, 0, []int64{p - 2*skew}}
 }
 
 func (w *world) id() string {
@@ -154,15 +152,15 @@ func (w *world) foreign() string {
 // fall on this side of a bound, some on the other.
 func (w *world) estimate() int64 { return w.last.us + 100 + w.rng.Int64N(400) - 200 }
 
-func (w *world) ballot(name string, s int64) int64 {
+func (w *world) ballot(name string) int64 {
 	c := w.fence(name)
 	switch w.rng.IntN(12) {
 	case 0:
-		return w.estimate() + s
+		return w.estimate() + skew
 	case 1:
-		return max(0, w.estimate()-s)
+		return max(0, w.estimate()-skew)
 	case 2:
-		return w.estimate() + 2*s
+		return w.estimate() + 2*skew
 	case 3:
 		return c
 	case 4:

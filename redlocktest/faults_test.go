@@ -141,7 +141,7 @@ func TestRestart(t *testing.T) {
 	bubble(t, func(t *testing.T, node *redlocktest.Node, c client) {
 		guarded := func() int64 {
 			got, err := c.eval(t.Context(), "acquire", []string{"G", "G:f", "G:q", "G:m"},
-				"a.1.", c.ballot(), 1000, skew, 1000+retention, 60_000, "", 0)
+				"foreign", c.ballot(), 1000, 1000+retention, 60_000, "", 0)
 			require.NoError(t, err)
 			return got[0]
 		}

@@ -3,6 +3,8 @@ package redlocktest_test
 import (
 	"context"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,11 +42,19 @@ func (c client) ballot() int64 { return c.node.Now().UnixMicro() + 1 }
 // acquire proposes p for lock L, queueing as member unless it is empty.
 func (c client) acquire(ctx context.Context, id string, p int64, px time.Duration, member string) ([]int64, error) {
 	return c.eval(ctx, "acquire", []string{"L", "L:f", "L:q"},
-		id, p, px.Milliseconds(), skew, px.Milliseconds()+retention, 0, member, p)
+		valueOf(id, p), p, px.Milliseconds(), px.Milliseconds()+retention, 0, member, p)
 }
 
 func (c client) release(ctx context.Context, id string, h int64) ([]int64, error) {
-	return c.eval(ctx, "release", []string{"L", "L:f", "L:q"}, id, h, skew, retention, 1)
+	return c.eval(ctx, "release", []string{"L", "L:f", "L:q"}, valueOf(id, h), h)
+}
+
+// valueOf is the value of a ballot; an identity without a dot at its end is one itself.
+func valueOf(id string, ballot int64) string {
+	if strings.HasSuffix(id, ".") {
+		return id + strconv.FormatInt(ballot, 10)
+	}
+	return id
 }
 
 func within(t *testing.T, d time.Duration) context.Context {

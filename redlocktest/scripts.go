@@ -26,26 +26,25 @@ type twin struct {
 }
 
 var twins = map[string]twin{
-	"acquire": {acquire, 3, 5},
-	"release": {release, 3, 5},
-	"touch":   {touch, 3, 8},
+	"acquire": {acquire, 2, 4},
+	"release": {release, 3, 2},
+	"touch":   {touch, 3, 6},
 	"leave":   {leave, 2, 1},
 	"inspect": {inspect, 3, 0},
-	"break":   {breakLock, 4, 6},
+	"break":   {breakLock, 4, 3},
 }
 
 func acquire(s *session, keys, argv words) []int64 {
-	id, ballot, px, fencePX, member := argv.at(1), argv.at(2), number(argv.at(3)), number(argv.at(5)), argv.at(7)
-	p, skew := number(ballot), number(argv.at(4))
+	value, ballot, px, fencePX, member := argv.at(1), argv.at(2), number(argv.at(3)), number(argv.at(4)), argv.at(6)
+	p := number(ballot)
 	c, known := s.fence(keys.at(2))
 	now := s.clock()
-	near := abs(p-now) <= skew
+	near := abs(p-now) <= skewBound
 	barred := int64(0)
-	if hold := argv.at(6); hold != "" && hold != "0" {
-		barred = s.quarantine(keys.at(4), number(argv.at(6)), now, fencePX)
+	if hold := argv.at(5); hold != "" && hold != "0" {
+		barred = s.quarantine(keys.at(4), number(hold), now, fencePX)
 	}
 
-	value := grantValue(id, ballot)
 	fenceLife := func() int64 {
 		if known {
 			return s.longest(keys.at(2), fencePX)
@@ -71,11 +70,11 @@ func acquire(s *session, keys, argv words) []int64 {
 	}
 
 	held, isHeld := s.get(keys.at(1))
-	if isHeld && !owned(held, id) {
+	if isHeld && !owned(held, value) {
 		_, g, _ := split(held)
 		ttl, rank := s.pttl(keys.at(1)), int64(-1)
 		if member != "" {
-			joined := protect(func() { s.zaddNX(keys.at(3), argv.at(8), member) })
+			joined := protect(func() { s.zaddNX(keys.at(3), argv.at(7), member) })
 			if joined == nil {
 				s.pexpire(keys.at(3), s.longest(keys.at(3), max(ttl, 0)+fencePX-px))
 				rank = s.zrank(keys.at(3), member)
@@ -99,8 +98,8 @@ func acquire(s *session, keys, argv words) []int64 {
 
 func release(s *session, keys, argv words) []int64 {
 	held, isHeld := s.get(keys.at(1))
-	calls, tell := argv.at(5) != "0", argv.at(5) == "2"
-	if isHeld && held == argv.at(1)+argv.at(2) {
+	calls, tell := argv.at(3) != "0", argv.at(3) == "2"
+	if isHeld && held == argv.at(1) && strings.HasSuffix(held, argv.at(2)) {
 		s.del(keys.at(1))
 		var popped *scored
 		if calls {
@@ -126,8 +125,8 @@ func release(s *session, keys, argv words) []int64 {
 	h, now := number(argv.at(2)), int64(0)
 	if c < h {
 		now = s.clock()
-		if h <= now+2*number(argv.at(3)) {
-			px := number(argv.at(4))
+		if h <= now+2*skewBound {
+			px := int64(retention)
 			if known {
 				px = s.longest(keys.at(2), px)
 			}
@@ -146,13 +145,12 @@ func release(s *session, keys, argv words) []int64 {
 }
 
 func touch(s *session, keys, argv words) []int64 {
-	id, q, px := argv.at(1), number(argv.at(3)), number(argv.at(5))
-	skew, retention := number(argv.at(6)), number(argv.at(7))
+	value, q, px, fencePX := argv.at(1), number(argv.at(3)), number(argv.at(5)), number(argv.at(6))
 	held, isHeld := s.get(keys.at(1))
 	now := s.clock()
 	c, known := s.fence(keys.at(2))
 
-	if isHeld && !owned(held, id) {
+	if isHeld && !owned(held, value) {
 		_, g, _ := split(held)
 		return []int64{5, now, c, s.pttl(keys.at(1)), g, 0}
 	}
@@ -163,17 +161,19 @@ func touch(s *session, keys, argv words) []int64 {
 	case isHeld:
 		ttl = s.pttl(keys.at(1))
 		if q != 0 || ttl >= 0 {
-			px = max(ttl, px)
+			if ttl > px {
+				px, fencePX = ttl, ttl+retention
+			}
 			s.pexpire(keys.at(1), px)
 		}
-		if !s.pexpire(keys.at(2), s.longest(keys.at(2), px+retention)) {
-			s.setPX(keys.at(2), argv.at(2), px+retention)
+		if !s.pexpire(keys.at(2), s.longest(keys.at(2), fencePX)) {
+			s.setPX(keys.at(2), argv.at(2), fencePX)
 			c = number(argv.at(2))
 		}
 		code = 1
-	case q > c && abs(q-now) <= skew && now < number(argv.at(4)) && !s.buried(keys.at(3), id, number(argv.at(2))):
-		s.setPX(keys.at(1), grantValue(id, argv.at(2)), px)
-		s.setPX(keys.at(2), argv.at(3), s.longest(keys.at(2), px+retention))
+	case q > c && abs(q-now) <= skewBound && now < number(argv.at(4)) && !s.buried(keys.at(3), value, number(argv.at(2))):
+		s.setPX(keys.at(1), value, px)
+		s.setPX(keys.at(2), argv.at(3), s.longest(keys.at(2), fencePX))
 		c = q
 		code = 3
 		if known {
@@ -183,8 +183,8 @@ func touch(s *session, keys, argv words) []int64 {
 		return []int64{4, now, c, 0, 0, 0}
 	}
 	barred := int64(0)
-	if argv.at(8) != "0" {
-		barred = s.quarantine(keys.at(4), number(argv.at(8)), now, px+retention)
+	if hold := argv.at(7); hold != "" {
+		barred = s.quarantine(keys.at(4), number(hold), now, fencePX)
 	}
 	return []int64{code, now, c, ttl, number(argv.at(2)), barred}
 }
@@ -217,34 +217,40 @@ func breakLock(s *session, keys, argv words) []int64 {
 	if isHeld && held != argv.at(1) {
 		return []int64{3, now, c}
 	}
-	code, px := int64(2), number(argv.at(4))
+	code, px := int64(2), number(argv.at(3))
 	if isHeld {
 		px = s.longest(keys.at(1), px)
 		s.del(keys.at(1))
 		code = 1
 	}
-	stone := argv.at(3)
+	stone := argv.at(2)
 	if stone == "0" {
-		stone = "=" + argv.at(2)
+		stone = "=" + identity(argv.at(1))
 	}
 	if old, found := s.get(keys.at(4)); found && ballotOf(old) > ballotOf(stone) {
 		stone = old
 	}
 	s.setPX(keys.at(4), stone, s.longest(keys.at(4), px))
-	g := number(argv.at(3))
-	if c < g && g <= now+2*number(argv.at(6)) {
-		keep := number(argv.at(5))
+	g := number(argv.at(2))
+	if c < g && g <= now+2*skewBound {
+		keep := int64(retention)
 		if known {
 			keep = s.longest(keys.at(2), keep)
 		}
-		s.setPX(keys.at(2), argv.at(3), keep)
+		s.setPX(keys.at(2), argv.at(2), keep)
 		c = g
 	}
 	s.handOver(s.zpopmin(keys.at(3)), keys.at(3), keys.at(1), true)
 	return []int64{code, now, c}
 }
 
-// The rest is lib.lua.
+// The rest is lib.lua, owner.lua, queue.lua and guard.lua.
+
+// S in us and R in ms.
+const (
+	skewBound = 5_000_000
+	retention = 20_000
+)
 
 func split(value string) (id string, ballot int64, ok bool) {
 	dot := strings.LastIndexByte(value, '.')
@@ -255,16 +261,17 @@ func split(value string) (id string, ballot int64, ok bool) {
 	return value[:dot+1], number(digits), true
 }
 
-func owned(value, id string) bool {
-	mine, _, ok := split(value)
-	return value == id || (ok && mine == id)
+// identity is what the Lua has as split(value) or value.
+func identity(value string) string {
+	if id, _, ok := split(value); ok {
+		return id
+	}
+	return value
 }
 
-func grantValue(id, ballot string) string {
-	if strings.HasSuffix(id, ".") {
-		return id + ballot
-	}
-	return id
+func owned(held, value string) bool {
+	id := identity(value)
+	return held == id || identity(held) == id
 }
 
 func (s *session) fence(key string) (int64, bool) {
@@ -278,9 +285,9 @@ func (s *session) fence(key string) (int64, bool) {
 	return number(c), true
 }
 
-func (s *session) buried(key, id string, token int64) bool {
+func (s *session) buried(key, value string, token int64) bool {
 	stone, found := s.get(key)
-	return found && (stone == "="+id || ballotOf(stone) >= token)
+	return found && (stone == "="+identity(value) || ballotOf(stone) >= token)
 }
 
 func ballotOf(stone string) int64 {

@@ -1,11 +1,11 @@
 -- acquire: proposes ballot p for the lock.
 --
 -- KEYS  1 lock  2 fence  3 queue  4 restart marker (only with the guard)
--- ARGV  1 id: the value without its ballot     2 p: the ballot
---       3 expiry, ms                           4 S: the skew bound, us
---       5 life of the fence: expiry + R, ms    6 longest hold, ms; 0 or none: no guard
---       7 member: 'channel#ticket', '' or none to join no queue
---       8 ticket: place in the queue
+-- ARGV  1 value                                2 p: the ballot in it
+--       3 expiry, ms                           4 life of the fence: expiry + R, ms
+--       5 longest hold, ms; 0 or none: no guard
+--       6 member: 'channel#ticket', '' or none to join no queue
+--       7 ticket: place in the queue
 -- Reply {code, now us, fence, ttl ms, holder's ballot, rank}, but {1, now} when granted
 --       code 1 granted  2 busy  3 stale  4 quarantined
 --       ttl: of the lock when busy (-1: it never expires), of the quarantine
@@ -14,20 +14,15 @@
 -- lib.lua
 -- guard.lua
 
-local id, ballot, px, fence_px = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
-local hold, member = ARGV[6] or '0', ARGV[7] or ''
-local p, skew = tonumber(ballot), tonumber(ARGV[4])
+local value, ballot, px, fence_px = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local hold, member = ARGV[5] or '0', ARGV[6] or ''
+local p = tonumber(ballot)
 local c, known = fence(KEYS[2])
 local now = clock()
-local near = p - now <= skew and now - p <= skew
+local near = p - now <= skew_bound and now - p <= skew_bound
 local barred = 0
 if hold ~= '0' then
   barred = quarantine(KEYS[4], tonumber(hold), now, tonumber(fence_px))
-end
-
-local value = id
-if string.byte(id, -1) == 46 then -- a dot
-  value = id .. ballot
 end
 
 -- The usual case first, with as few calls as will do. An error says that nothing was
@@ -36,7 +31,7 @@ end
 local life, set = fence_px, nil
 if p > c and near and barred == 0 then
   if known then
-    life = longest(KEYS[2], tonumber(fence_px))
+    life = longest(KEYS[2], fence_px)
   end
   set = redis.pcall('SET', KEYS[1], value, 'NX', 'PX', px)
 end
@@ -45,12 +40,12 @@ if not set or set.err then
   -- owner.lua
 
   local held = redis.call('GET', KEYS[1])
-  if held and not owned(held, id) then
+  if held and not owned(held, value) then
     local _, g = split(held)
     local ttl, rank = redis.call('PTTL', KEYS[1]), -1
     if member ~= '' then
       -- pcall: an out-of-memory ZADD must not hide that the lock is busy.
-      local joined = redis.pcall('ZADD', KEYS[3], 'NX', ARGV[8], member)
+      local joined = redis.pcall('ZADD', KEYS[3], 'NX', ARGV[7], member)
       if type(joined) == 'number' then
         local keep = math.max(ttl, 0) + tonumber(fence_px) - tonumber(px)
         redis.call('PEXPIRE', KEYS[3], longest(KEYS[3], keep))
@@ -70,9 +65,9 @@ if not set or set.err then
     return {3, now, c, 0, 0, -1}
   end
   if known then
-    life = longest(KEYS[2], tonumber(fence_px))
+    life = longest(KEYS[2], fence_px)
   end
-  redis.call('SET', KEYS[1], value, 'PX', longest(KEYS[1], tonumber(px)))
+  redis.call('SET', KEYS[1], value, 'PX', longest(KEYS[1], px))
 end
 
 redis.call('SET', KEYS[2], ballot, 'PX', life)

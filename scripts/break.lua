@@ -1,9 +1,8 @@
 -- break: takes the lock from the holder that was observed, and from no other.
 --
 -- KEYS  1 lock  2 fence  3 queue  4 tombstone
--- ARGV  1 the value observed     2 its identity: the value without its ballot
---       3 its ballot             4 how long it may live on elsewhere, ms
---       5 R: fence retention, ms  6 S: the skew bound, us
+-- ARGV  1 the value observed     2 its ballot, 0: it has none
+--       3 how long it may live on elsewhere, ms
 -- Reply {code, now us, fence}
 --       code 1 broken  2 missing  3 someone else's
 --
@@ -20,7 +19,7 @@ local now = clock()
 if held and held ~= ARGV[1] then
   return {3, now, c}
 end
-local code, px = 2, tonumber(ARGV[4])
+local code, px = 2, ARGV[3]
 if held then
   px = longest(KEYS[1], px)
   redis.call('DEL', KEYS[1])
@@ -29,9 +28,11 @@ end
 -- A later break must not free the holder of an earlier one: tokens rise, so the
 -- highest ballot broken stands for all below. A value without one stands for itself,
 -- behind a sign that no number has: it may look like a ballot.
-local stone = ARGV[3]
+local stone = ARGV[2]
 if stone == '0' then
-  stone = '=' .. ARGV[2]
+  -- owner.lua
+
+  stone = '=' .. (split(ARGV[1]) or ARGV[1])
 end
 local old = redis.call('GET', KEYS[4])
 if old and (tonumber(old) or 0) > (tonumber(stone) or 0) then
@@ -40,13 +41,13 @@ end
 redis.call('SET', KEYS[4], stone, 'PX', longest(KEYS[4], px))
 -- The acquire that the holder won with is refused should it arrive only now, also
 -- on a node that had never seen it.
-local g = tonumber(ARGV[3])
-if c < g and g <= now + 2 * tonumber(ARGV[6]) then
-  local keep = tonumber(ARGV[5])
+local g = tonumber(ARGV[2])
+if c < g and g <= now + 2 * skew_bound then
+  local keep = retention
   if known then
     keep = longest(KEYS[2], keep)
   end
-  redis.call('SET', KEYS[2], ARGV[3], 'PX', keep)
+  redis.call('SET', KEYS[2], ARGV[2], 'PX', keep)
   c = g
 end
 hand_over(redis.call('ZPOPMIN', KEYS[3]), KEYS[3], KEYS[1], true)

@@ -6,6 +6,10 @@
 -- numbers are exact. A ballot is written only from the string that came in:
 -- tostring() would turn it into 1.7e+15.
 
+-- S, how far a ballot may lie from this clock, in us, and R, for how long a fence is
+-- kept beyond the lock, in ms: those of ballot.go.
+local skew_bound, retention = 5000000, 20000
+
 -- The node's own clock.
 local function clock()
   local t = redis.call('TIME')
@@ -26,10 +30,11 @@ local function fence(key)
 end
 
 -- No script ever shortens the life of a lock or fence: a late duplicate would
--- otherwise end a lock its owner still counts on, or let a late acquire in.
+-- otherwise end a lock its owner still counts on, or let a late acquire in. px is
+-- given back as it is: to make a text of a number costs more than a command.
 local function longest(key, px)
   local ttl = redis.call('PTTL', key)
-  if ttl > px then
+  if ttl > tonumber(px) then
     return ttl
   end
   return px

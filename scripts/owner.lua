@@ -8,8 +8,9 @@ local function split(value)
   return id, tonumber(ballot)
 end
 
--- An identity that does not end in a dot is a whole value from elsewhere, held
--- without a ballot in it.
-local function owned(value, id)
-  return value == id or split(value) == id
+-- Whether what a node holds has the identity of a value, whatever the ballots. One that
+-- does not split is a whole value from elsewhere, held as it is.
+local function owned(held, value)
+  local id = split(value) or value
+  return held == id or split(held) == id
 end

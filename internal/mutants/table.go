@@ -74,7 +74,7 @@ func times() []Mutant {
 		},
 		{
 			Rule: "no extend shortens a life", File: "scripts/touch.lua",
-			Old: "px = math.max(ttl, px)", New: "", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
+			Old: "px, fence_px = ttl, ttl + retention", New: "", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
 		},
 		{
 			Rule: "no entry of the ledger goes back", File: "lease.go",
@@ -99,11 +99,11 @@ func fences() []Mutant {
 		},
 		{
 			Rule: "a ballot lies near the node's clock", File: "scripts/acquire.lua",
-			Old: "p - now <= skew and now - p <= skew", New: "true", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
+			Old: "p - now <= skew_bound and now - p <= skew_bound", New: "true", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
 		},
 		{
 			Rule: "a ballot lies near the node's clock, in the twin", File: "redlocktest/scripts.go",
-			Old: "near := abs(p-now) <= skew", New: "near := abs(p-now) >= 0 || skew > 0", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
+			Old: "near := abs(p-now) <= skewBound", New: "near := abs(p-now) >= 0", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
 		},
 		{
 			Rule: "ballots of a client grow", File: "ballot.go",
@@ -114,8 +114,16 @@ func fences() []Mutant {
 			Old: "if c < h then", New: "if false then", Test: "TestCase08_LateAcquireCreatesNothing",
 		},
 		{
+			Rule: "a release raises the fence where the value has no ballot", File: "scripts/release.lua",
+			Old: " and string.sub(held, -#ARGV[2]) == ARGV[2]", New: "", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
+		},
+		{
+			Rule: "S and R of the scripts are the client's", File: "scripts/lib.lua",
+			Old: "5000000, 20000", New: "5000000, 10000", Test: "TestScriptsKnowTheBounds",
+		},
+		{
 			Rule: "a release raises the fence up to now + 2S", File: "scripts/release.lua",
-			Old: "now + 2 * tonumber(ARGV[3])", New: "now + tonumber(ARGV[3])", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
+			Old: "now + 2 * skew_bound", New: "now + skew_bound", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
 		},
 		{
 			Rule: "a key comes back only above the fence", File: "scripts/touch.lua",
@@ -131,7 +139,7 @@ func fences() []Mutant {
 		},
 		{
 			Rule: "a broken grant does not come back, in the twin", File: "redlocktest/scripts.go",
-			Old: "!s.buried(keys.at(3), id, number(argv.at(2)))", New: "true", Test: "TestBreakLeavesATombstoneWhereTheKeyWasMissing",
+			Old: "!s.buried(keys.at(3), value, number(argv.at(2)))", New: "true", Test: "TestBreakLeavesATombstoneWhereTheKeyWasMissing",
 		},
 		{
 			Rule: "the highest ballot broken stands for all below", File: "scripts/touch.lua",
@@ -176,7 +184,7 @@ func cleanUp() []Mutant {
 		},
 		{
 			Rule: "an attempt is undone with its latest ballot", File: "acquire.go",
-			Old: "m.releaseCall(a.id, a.text, ", New: "m.releaseCall(a.id, \"1\", ", Test: "TestAttemptUndoesEveryProposal|TestCase08_LateAcquireCreatesNothing",
+			Old: "m.releaseCall(a.says, ", New: "m.releaseCall(newValueWords(a.id, 1), ", Test: "TestAttemptUndoesEveryProposal|TestCase08_LateAcquireCreatesNothing",
 		},
 		{
 			Rule: "a release carries the highest ballot sent", File: "grant.go",
@@ -272,7 +280,7 @@ func waiting() []Mutant {
 		},
 		{
 			Rule: "a release hands over", File: "scripts/release.lua",
-			Old: "hand_over(popped, KEYS[3], KEYS[1], ARGV[5] == '2')", New: "0", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
+			Old: "hand_over(popped, KEYS[3], KEYS[1], ARGV[3] == '2')", New: "0", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
 		},
 		{
 			Rule: "a woken waiter that goes passes the call on", File: "scripts/leave.lua",
@@ -284,7 +292,7 @@ func waiting() []Mutant {
 		},
 		{
 			Rule: "the queue is in the order of tickets", File: "scripts/acquire.lua",
-			Old: "'NX', ARGV[8], member", New: "'NX', 0, member", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
+			Old: "'NX', ARGV[7], member", New: "'NX', 0, member", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
 		},
 		{
 			Rule: "whoever is first in a queue is told so", File: "scripts/queue.lua",

@@ -142,8 +142,8 @@ func (w *world) network(i int) func(redlocktest.Call) redlocktest.Fault {
 // fate follows from the seed, whose request it is and its ballot.
 func (w *world) fate(c redlocktest.Call, lane uint64) uint64 {
 	h := mix(w.seed, lane)
-	if c.Name != "message" && len(c.Args) > 2 {
-		for _, word := range c.Args[1:3] {
+	if c.Name != "message" && len(c.Args) > 1 {
+		for _, word := range c.Args[1:min(3, len(c.Args))] {
 			n, _ := strconv.ParseUint(word, 10, 64) // what is no number is alike
 			h = mix(h, n)
 		}

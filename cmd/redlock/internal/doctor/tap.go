@@ -34,7 +34,7 @@ type answer struct {
 
 // Of the scripts' headers: which argument is the member, and what replies mean.
 const (
-	acquireMember = 6
+	acquireMember = 5
 	leaveMember   = 0
 	busy          = 2
 	rankInBusy    = 5
