@@ -279,6 +279,10 @@ func waiting() []Mutant {
 			Old: "return l.silent.Load() >= suspectFaults &&", New: "return false &&", Test: "TestSuspectIsAskedLittle",
 		},
 		{
+			Rule: "a busy node gets one batch at a time", File: "pool/internal/batch/batch.go",
+			Old: " || b.leaders > b.limit()", New: "", Dir: "pool/internal/batch", Test: "TestOneBatchAtATimeUnderLoad",
+		},
+		{
 			Rule: "a release hands over", File: "scripts/release.lua",
 			Old: "hand_over(popped, KEYS[3], KEYS[1], ARGV[3] == '2')", New: "0", Dir: "redlocktest", Test: "TestTwinsBehaveLikeTheLua",
 		},

@@ -238,7 +238,7 @@ func TestBatchLeavesOutWhoseTimeIsUp(t *testing.T) {
 			}
 		})
 	}
-	testutil.Eventually(t, 10*time.Second, func() bool { return hold.Held() >= batch.Least }, "the leaders are under way")
+	testutil.Eventually(t, 10*time.Second, func() bool { return hold.Held() >= batch.Few }, "the leaders are under way")
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
 	for range late {

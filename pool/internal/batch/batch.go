@@ -12,13 +12,15 @@ import (
 	"github.com/quorumlock/redlock/pool"
 )
 
-// How many batches may be under way at a time, and how many calls one may hold. A
-// near node is busy with few, and each costs it two system calls, whatever it
-// holds. On a far one a call must not wait for the batch before it to come back, so
-// more are allowed, by the round trip.
+// How many batches may be under way at a time, and how many calls one may hold. Each
+// costs a node two system calls, whatever it holds, so a near one that has much to do
+// gets one at a time, with all that has come meanwhile. While few calls are under way,
+// the next does not wait for their answers. On a far node no call may wait for a batch
+// to come back, so more are allowed, by the round trip.
 const (
-	Least        = 2
-	batchesPerMS = 16
+	Few          = 2 // batches, while
+	fewCalls     = 4 // no more calls than these are under way
+	batchesPerMS = 4
 	mostCalls    = 64
 )
 
@@ -30,7 +32,8 @@ type Batches struct {
 	calls sync.Pool
 
 	mu      sync.Mutex
-	leaders int           // guarded by mu
+	leaders int           // guarded by mu; batches under way
+	sent    int           // guarded by mu; the calls in them
 	waiting []*Call       // guarded by mu
 	trip    time.Duration // guarded by mu; shortest of late
 }
@@ -90,7 +93,7 @@ func (b *Batches) Do(ctx context.Context, s *pool.Script, words []any, into []in
 // do returns when c is done.
 func (b *Batches) do(c *Call) {
 	b.mu.Lock()
-	if limit := Least + int(b.trip*batchesPerMS/time.Millisecond); b.leaders >= limit {
+	if b.leaders >= b.limit() {
 		b.waiting = append(b.waiting, c)
 		b.mu.Unlock()
 		// The leaders' deadlines bound this: they came before.
@@ -100,26 +103,39 @@ func (b *Batches) do(c *Call) {
 		return
 	}
 	b.leaders++
+	b.sent++
 	b.mu.Unlock()
 	c.alone[0] = c
 	b.lead(c.alone[:])
 }
 
-// lead runs a batch and appoints the next leader.
+// limit is how many batches may be under way. The lock is held.
+func (b *Batches) limit() int {
+	limit := 1 + int(b.trip*batchesPerMS/time.Millisecond)
+	if b.sent <= fewCalls {
+		return max(limit, Few)
+	}
+	return limit
+}
+
+// lead runs a batch and appoints the next leader, unless enough others lead.
 func (b *Batches) lead(members []*Call) {
 	members[0].leads = true
+	calls := len(members)
 	started := time.Now()
 	ok := b.run(members)
 	took := time.Since(started)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.sent -= calls
 	// Creeps up, so that a way that became longer is noticed.
 	if ok && (b.trip == 0 || took < b.trip) {
 		b.trip = took
 	} else {
 		b.trip += b.trip/1024 + 1
 	}
-	if len(b.waiting) == 0 {
+	// With more leaders than the limit there is another, who takes along who waits.
+	if len(b.waiting) == 0 || b.leaders > b.limit() {
 		b.leaders--
 		return
 	}
@@ -128,6 +144,7 @@ func (b *Batches) lead(members []*Call) {
 		next = next[:mostCalls:mostCalls]
 	}
 	b.waiting = b.waiting[len(next):]
+	b.sent += len(next)
 	next[0].turn <- next
 }
 

@@ -34,7 +34,7 @@ type batchOf struct {
 func newLine(t *testing.T) *line {
 	l := &line{t: t, open: make(chan struct{}), sent: make(chan batchOf, 100)}
 	l.Batches = batch.New(func(ctx context.Context, members []*batch.Call) bool {
-		if l.first < batch.Least { // one at a time before the line is full
+		if l.first < batch.Few { // one at a time before the line is full
 			l.first++
 			<-l.open
 		} else {
@@ -48,7 +48,7 @@ func newLine(t *testing.T) *line {
 		}
 		return true
 	})
-	for range batch.Least {
+	for range batch.Few {
 		l.call(context.Background())
 	}
 	return l
@@ -185,6 +185,61 @@ func TestMemberWithoutDeadline(t *testing.T) {
 		for _, done := range calls {
 			require.NoError(t, <-done)
 		}
+	})
+}
+
+// A near node that has much to do gets one batch at a time; while it has little to do, a
+// call does not wait for another's answer.
+func TestOneBatchAtATimeUnderLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type sent struct {
+			members int
+			end     chan struct{}
+		}
+		batches := make(chan sent, 10)
+		b := batch.New(func(_ context.Context, members []*batch.Call) bool {
+			s := sent{len(members), make(chan struct{})}
+			batches <- s
+			<-s.end
+			for _, m := range members {
+				m.End(nil, nil)
+			}
+			return true
+		})
+		call := func(n int) {
+			for range n {
+				go func() {
+					if _, err := b.Do(t.Context(), nil, nil, nil); err != nil {
+						t.Error(err)
+					}
+				}()
+			}
+			synctest.Wait()
+		}
+		next := func(members int) sent {
+			synctest.Wait()
+			require.Len(t, batches, 1)
+			s := <-batches
+			require.Equal(t, members, s.members)
+			return s
+		}
+		call(1)
+		first := next(1)
+		call(1)
+		second := next(1)
+		call(10)
+		require.Empty(t, batches)
+		close(first.end)
+		large := next(10)
+		call(5)
+		close(second.end)
+		synctest.Wait()
+		require.Empty(t, batches, "ten calls are under way")
+		close(large.end)
+		close(next(5).end)
+		synctest.Wait()
+		call(1)
+		close(next(1).end)
 	})
 }
 
