@@ -38,6 +38,9 @@ func (e *errand) run(n *node) {
 	e.end(n, e.ask(ctx, n))
 }
 
+// patience is of job.
+func (e *errand) patience() time.Duration { return e.timeout }
+
 // refuse is of job.
 func (e *errand) refuse(n *node, err error) {
 	defer e.r.tasks.done()

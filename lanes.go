@@ -1,6 +1,8 @@
 package redlock
 
 import (
+	"errors"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -28,16 +30,18 @@ const (
 	answersForOne = 4
 )
 
-// job is something to ask a node. Exactly one of its methods is called, once.
+// job is something to ask a node. Either run or refuse is called, once.
 type job interface {
 	run(n *node)
 	refuse(n *node, err error)
+	patience() time.Duration // for how long it would wait for the answer
 }
 
 // lanes bound the goroutines and connections that one node can bind. A goroutine
 // ends when nothing waits; it takes the next job itself.
 type lanes struct {
 	silent    atomic.Int32          // requests in a row without any answer
+	waited    atomic.Int64          // the longest that one of those waited, ns
 	lastFault atomic.Int64          // when the last of those ended, Unix ns
 	failure   atomic.Pointer[error] // what it ended with
 	trip      atomic.Int64          // shortest round trip of late, ns
@@ -59,7 +63,7 @@ type lanes struct {
 // submit runs j on a goroutine, now or after others, or refuses it at once: above
 // the cap a node counts as failed.
 func (n *node) submit(j job) {
-	limit, queued, suspect := n.lanes.limit(), maxQueued, n.suspect()
+	limit, queued, suspect := n.lanes.limit(), maxQueued, n.suspect(j.patience())
 	if suspect {
 		limit, queued = min(limit, maxProbes), 0
 		if time.Now().UnixNano() < n.probeAt.Load() {
@@ -139,9 +143,11 @@ func (n *node) next(first bool) (j job, more, rest bool) {
 	return j, more, false
 }
 
-// suspect reports whether the node is not expected to answer.
-func (l *lanes) suspect() bool {
-	return l.silent.Load() >= suspectFaults && time.Since(time.Unix(0, l.lastFault.Load())) < suspectFor
+// suspect reports whether the node is not expected to answer within patience. That it did
+// not answer others says nothing to a request that would wait for longer than they did.
+func (l *lanes) suspect(patience time.Duration) bool {
+	return l.silent.Load() >= suspectFaults && time.Since(time.Unix(0, l.lastFault.Load())) < suspectFor &&
+		int64(patience) <= l.waited.Load()
 }
 
 // limit is how many requests may run. What counts is the way to the node, not how
@@ -201,11 +207,24 @@ func (n *node) heard(err error, took time.Duration) {
 	now, why := time.Now(), n.fault(err).Err
 	n.failure.Store(&why)
 	n.lastFault.Store(now.UnixNano())
+	n.wait(why, took)
 	faults := n.silent.Add(1)
 	if !neverSent(err) {
 		n.narrow(now.Add(-took))
 		if faults >= suspectFaults {
 			n.probeAt.Store(now.Add(min(firstProbe<<min(faults-suspectFaults, 16), suspectFor)).UnixNano())
 		}
+	}
+}
+
+// wait notes how long a request waited that was not answered. There is no use in waiting
+// for longer where it failed for another reason. A lost update does not matter.
+func (l *lanes) wait(why error, took time.Duration) {
+	var silence *silenceError
+	if !errors.As(why, &silence) {
+		took = math.MaxInt64
+	}
+	if l.silent.Load() == 0 || int64(took) > l.waited.Load() {
+		l.waited.Store(int64(took))
 	}
 }

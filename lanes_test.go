@@ -25,8 +25,13 @@ func (b blocked) run(*node) { b.running <- struct{}{}; <-b.end }
 
 func (b blocked) refuse(*node, error) { b.refused <- struct{}{} }
 
+func (b blocked) patience() time.Duration { return slowFor }
+
+// slowFor is what the requests of these tests wait.
+const slowFor = 400 * time.Millisecond
+
 // slow has n left a request without an answer that was sent a while ago.
-func slow(n *node) { n.heard(context.DeadlineExceeded, 400*time.Millisecond) }
+func slow(n *node) { n.heard(context.DeadlineExceeded, slowFor) }
 
 // What may be under way is halved by a request that was not answered, and grows with
 // the answers; what waits meanwhile is served in order, and no goroutine stays.
@@ -121,7 +126,7 @@ func TestSuspectIsAskedLittle(t *testing.T) {
 		for range 10 {
 			refuses.heard(&net.OpError{Op: "dial", Err: errors.New("connection refused")}, time.Microsecond)
 		}
-		require.True(t, refuses.suspect())
+		require.True(t, refuses.suspect(slowFor))
 		require.Equal(t, leastLanes, refuses.limit())
 		again := newBlocked()
 		for range maxProbes {
@@ -134,6 +139,36 @@ func TestSuspectIsAskedLittle(t *testing.T) {
 	})
 }
 
+// That a node did not answer those with less patience says nothing to one with more. A
+// fault that no patience helps against counts for all.
+func TestSuspectOfTheImpatientOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(0, nil, newBallots(1))
+		for _, waited := range []time.Duration{slowFor / 20, slowFor - 1, slowFor / 10} {
+			n.heard(context.DeadlineExceeded, waited)
+		}
+		require.True(t, n.suspect(slowFor-1))
+		require.False(t, n.suspect(slowFor))
+		patient := newBlocked()
+		for range leastLanes / 8 { // the window is another matter
+			n.submit(patient)
+		}
+		synctest.Wait()
+		require.Empty(t, patient.refused)
+		close(patient.end)
+		synctest.Wait()
+
+		n.heard(nil, time.Millisecond)
+		for range suspectFaults {
+			n.heard(context.DeadlineExceeded, slowFor/20)
+		}
+		require.False(t, n.suspect(slowFor), "what was before the answer does not count")
+		n.heard(&net.OpError{Op: "dial", Err: errors.New("connection refused")}, time.Microsecond)
+		require.True(t, n.suspect(slowFor))
+	})
+}
+
 // The fault of a node that is not asked any more still says what is wrong with it.
 func TestSuspectSaysWhatItFailedWith(t *testing.T) {
 	t.Parallel()
@@ -143,7 +178,7 @@ func TestSuspectSaysWhatItFailedWith(t *testing.T) {
 		for range suspectFaults {
 			n.heard(wrong, time.Millisecond)
 		}
-		require.True(t, n.suspect())
+		require.True(t, n.suspect(slowFor))
 		fault := n.notAsked()
 		require.ErrorIs(t, fault, wrong)
 		require.ErrorContains(t, fault, "does not answer")

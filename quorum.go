@@ -87,6 +87,7 @@ func (q request) count(n *node, r reply) vote { return q.counted(n, r) }
 // that waited for it.
 type round struct {
 	limit   lazyctx.Context // of the requests
+	timeout time.Duration   // of the requests
 	decided chan struct{}   // closed at the decision
 	nodes   []*node
 	tasks   *tasks
@@ -122,6 +123,7 @@ func (r *Redlock) actOnPoolsThen(ctx context.Context, timeout time.Duration, q q
 	n := len(r.nodes)
 	rd := &round{
 		decided:  make(chan struct{}),
+		timeout:  timeout,
 		nodes:    r.nodes,
 		tasks:    &r.tasks,
 		question: q,
@@ -141,7 +143,7 @@ func (r *Redlock) actOnPoolsThen(ctx context.Context, timeout time.Duration, q q
 	rd.limit.Begin(ctx, patience, time.Now().Add(timeout))
 	r.tasks.add(n)
 	for i, n := range r.nodes {
-		if !n.suspect() {
+		if !n.suspect(timeout) {
 			rd.hopes++
 			rd.hoped.add(i)
 		}
@@ -172,6 +174,9 @@ func (rd *round) run(n *node) {
 	}
 	rd.arrived(n, rd.ask(&rd.limit, n))
 }
+
+// patience is of job.
+func (rd *round) patience() time.Duration { return rd.timeout }
 
 // refuse counts a node that could not be asked; see job.
 func (rd *round) refuse(n *node, err error) {

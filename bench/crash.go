@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -20,31 +21,41 @@ func crash(o *options) ([]*result, error) {
 	r := &result{
 		Name:  "crash",
 		Title: fmt.Sprintf("A dead holder on %d nodes: from its expiry to the next grant", o.nodes),
-		Note:  fmt.Sprintf("Expiry %v, %d times in each run, over redigo. redislock tries every %v.", crashExpiry, o.crashRounds, redislockPause),
+		Note:  fmt.Sprintf("Expiry %v, %d times in each run, over redigo. redislock tries every %v. "+
+			"Who waits for %v gives up.", crashExpiry, o.crashRounds, redislockPause, closeBound),
 		Columns: []column{
 			{Name: colP50, Unit: "ms", Digits: 1, Better: "lower"},
 			{Name: colWorst, Unit: "ms", Digits: 1, Better: "lower"},
+			{Name: colGaveUp, Better: "lower"},
 		},
 		Charts: []string{colP50},
 	}
 	err := withCrowds(o, func(_ []*testutil.Server, all []crowd) error {
 		for run := range o.runs {
-			late := make([][]float64, len(all))
+			late, gaveUp := make([][]float64, len(all)), make([]float64, len(all))
 			for i := range o.crashRounds {
 				for j, c := range all {
 					if o.stopped() {
 						return errStopped
 					}
 					d, err := afterCrash(c, fmt.Sprintf("bench:crash:%s:%d:%d", c.name, run, i))
-					if err != nil {
+					switch {
+					case errors.Is(err, errGaveUp):
+						gaveUp[j]++
+					case err != nil:
 						return fmt.Errorf("%s: %w", c.name, err)
+					default:
+						late[j] = append(late[j], ms(d))
 					}
-					late[j] = append(late[j], ms(d))
 				}
 			}
 			for j, c := range all {
-				r.row("", c.name).add(colP50, median(late[j]))
-				r.row("", c.name).add(colWorst, quantile(late[j], 1))
+				w := r.row("", c.name)
+				if len(late[j]) > 0 { // else all gave up
+					w.add(colP50, median(late[j]))
+					w.add(colWorst, quantile(late[j], 1))
+				}
+				w.add(colGaveUp, gaveUp[j])
 			}
 		}
 		return nil
@@ -57,6 +68,9 @@ func crash(o *options) ([]*result, error) {
 	}
 	return []*result{r}, nil
 }
+
+// errGaveUp: a waiter had nothing by the bound.
+var errGaveUp = errors.New("gave up")
 
 // afterCrash is how long after the expiry of a dead holder a waiter has the lock.
 func afterCrash(c crowd, name string) (time.Duration, error) {
@@ -74,7 +88,10 @@ func afterCrash(c crowd, name string) (time.Duration, error) {
 	defer cancel()
 	unlock, err := c.worker(name, 0)(ctx)
 	late := time.Since(ends)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return 0, errGaveUp
+	case err != nil:
 		return 0, err
 	}
 	return late, unlock()

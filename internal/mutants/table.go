@@ -279,6 +279,10 @@ func waiting() []Mutant {
 			Old: "return l.silent.Load() >= suspectFaults &&", New: "return false &&", Test: "TestSuspectIsAskedLittle",
 		},
 		{
+			Rule: "silence towards the impatient is none towards others", File: "lanes.go",
+			Old: "int64(patience) <= l.waited.Load()", New: "patience > 0", Test: "TestSuspectOfTheImpatientOnly",
+		},
+		{
 			Rule: "a busy node gets one batch at a time", File: "pool/internal/batch/batch.go",
 			Old: " || b.leaders > b.limit()", New: "", Dir: "pool/internal/batch", Test: "TestOneBatchAtATimeUnderLoad",
 		},
