@@ -21,7 +21,7 @@ func crash(o *options) ([]*result, error) {
 	r := &result{
 		Name:  "crash",
 		Title: fmt.Sprintf("A dead holder on %d nodes: from its expiry to the next grant", o.nodes),
-		Note:  fmt.Sprintf("Expiry %v, %d times in each run, over redigo. redislock tries every %v. "+
+		Note: fmt.Sprintf("Expiry %v, %d times in each run, over redigo. redislock tries every %v. "+
 			"Who waits for %v gives up.", crashExpiry, o.crashRounds, redislockPause, closeBound),
 		Columns: []column{
 			{Name: colP50, Unit: "ms", Digits: 1, Better: "lower"},
