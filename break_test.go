@@ -320,8 +320,11 @@ func TestBreakOfALifeBeyondCounting(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, s.TTL, 365*24*time.Hour)
 	var taken *redlock.TakenError
-	require.ErrorAs(t, r.NewMutex("jobs").TryLock(), &taken)
+	another := factory(t, servers, patient())
+	require.ErrorAs(t, another.NewMutex("jobs").TryLock(), &taken)
 	require.Greater(t, taken.TTL, 365*24*time.Hour)
+	// Its acquire may be on its way to the third node, where it would be a holder unseen.
+	require.NoError(t, another.Close(t.Context()))
 	require.NoError(t, r.Break(t.Context(), "jobs"))
 	requireFree(t, servers, "jobs")
 	testutil.Eventually(t, settle, func() bool {
