@@ -28,6 +28,8 @@ var lastSteps = []string{
 	"sync.(*WaitGroup).Done(",
 	"sync.(*WaitGroup).Add(",
 	"sync.(*WaitGroup).Go.func1.1(",
+	"runtime.goexit1(",
+	"runtime.goexit(",
 }
 
 // A LeakCheck remembers the goroutines there were when it was made.
