@@ -37,6 +37,9 @@ func (m *Mutex) attempt(ctx context.Context, w *waiter) (*grant, *refusal) {
 	if err != nil {
 		return nil, &refusal{err: err, hopeless: true, rank: -1}
 	}
+	if m.r.closed() { // while the user's function made a value
+		return nil, &refusal{err: ErrClosed, hopeless: true, rank: -1}
+	}
 	a := &attempt{m: m, id: id}
 	var floor int64
 	for proposals := 1; ; proposals++ {
@@ -238,7 +241,8 @@ func (a *attempt) takeBack(ctx context.Context, n *node) {
 	held := a.held
 	a.mu.Unlock()
 	who := callNext
-	if held {
+	// Of several names the holder that was seen may have another than those taken.
+	if held && len(m.names) == 1 {
 		who = callNobody
 	}
 	back := m.releaseCall(a.says, who)

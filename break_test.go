@@ -336,3 +336,52 @@ func TestBreakOfALifeBeyondCounting(t *testing.T) {
 		return true
 	}, "the tombstone is on every node")
 }
+
+// Whoever has the lock on a quorum after a break is seen by the Unlock of the broken
+// grant, also on a node that never granted it.
+func TestUnlockSeesAnotherHolder(t *testing.T) {
+	t.Run("after a break", func(t *testing.T) {
+		virtual(t, 3, func(t *testing.T, nodes redlocktest.Nodes) {
+			nodes[2].Down()
+			broken := factoryOf(t, nodes.Pools()).NewMutex("jobs")
+			require.NoError(t, broken.Lock()) // on 0 and 1
+			synctest.Wait()
+			nodes[2].Up()
+			nodes[1].Down()
+			r := factoryOf(t, nodes.Pools())
+			require.NoError(t, r.Break(t.Context(), "jobs"))
+			synctest.Wait()
+			holder := r.NewMutex("jobs")
+			require.NoError(t, holder.Lock()) // on 0 and 2
+			synctest.Wait()
+			nodes[1].Up()
+			time.Sleep(1100 * time.Millisecond) // node 1 is no suspect any more
+			ok, err := broken.Unlock()
+			require.False(t, ok)
+			require.ErrorIs(t, err, redlock.ErrTaken)
+			require.True(t, holder.Valid())
+			unlock(t, holder)
+		})
+	})
+	t.Run("after nodes forgot", func(t *testing.T) {
+		virtual(t, 5, func(t *testing.T, nodes redlocktest.Nodes) {
+			nodes[3].Down()
+			nodes[4].Down()
+			lost := factoryOf(t, nodes.Pools()).NewMutex("jobs")
+			require.NoError(t, lost.Lock())
+			synctest.Wait()
+			nodes[3].Up()
+			nodes[4].Up()
+			nodes[0].FlushAll()
+			nodes[1].FlushAll()
+			holder := factoryOf(t, nodes.Pools()).NewMutex("jobs")
+			require.NoError(t, holder.Lock()) // on 0, 1, 3 and 4
+			synctest.Wait()
+			time.Sleep(1100 * time.Millisecond)
+			ok, err := lost.Unlock()
+			require.False(t, ok)
+			require.ErrorIs(t, err, redlock.ErrTaken)
+			unlock(t, holder)
+		})
+	})
+}

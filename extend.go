@@ -19,7 +19,8 @@ func (m *Mutex) extend(ctx context.Context, g *grant, d time.Duration) error {
 		g.degraded.Store(rd.noes() > 0)
 		return nil
 	}
-	return fail("extend", m.name, append([]error{ErrExtendFailed}, m.lostTo(ctx, replies, codeGone, codeOtherHolder)...)...)
+	why := m.lostTo(ctx, replies, !g.lease.alive(time.Now()), codeGone, codeOtherHolder)
+	return fail("extend", m.name, append([]error{ErrExtendFailed}, why...)...)
 }
 
 // touch starts one round of an extend. Every reply, early or late, goes into the

@@ -231,7 +231,7 @@ func (m *Mutex) Check(ctx context.Context) error {
 	})
 	verdict, replies := rd.wait(ctx)
 	if verdict != won {
-		return fail("check", m.name, m.lostTo(ctx, replies, codeGone, codeOtherHolder)...)
+		return fail("check", m.name, m.lostTo(ctx, replies, !g.lease.alive(time.Now()), codeGone, codeOtherHolder)...)
 	}
 	return nil
 }

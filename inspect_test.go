@@ -278,3 +278,30 @@ func TestVerbsWithoutAGrantAskNobody(t *testing.T) {
 		}
 	})
 }
+
+// A grant that ended with the very replies is over for good, and the error says so.
+func TestWhatIsOverByTheRepliesIsExpired(t *testing.T) {
+	for title, lose := range map[string]func(n *redlocktest.Node, value string){
+		"forgotten": func(n *redlocktest.Node, _ string) { n.FlushAll() },
+		"shortened": func(n *redlocktest.Node, value string) { n.Set("jobs", value, 100*time.Millisecond) },
+	} {
+		for verb, do := range map[string]func(context.Context, *redlock.Mutex) error{
+			"extend": func(ctx context.Context, m *redlock.Mutex) error { _, err := m.ExtendContext(ctx); return err },
+			"check":  func(ctx context.Context, m *redlock.Mutex) error { return m.Check(ctx) },
+		} {
+			t.Run(title+", "+verb, func(t *testing.T) {
+				virtual(t, 3, func(t *testing.T, nodes redlocktest.Nodes) {
+					m := factoryOf(t, nodes.Pools()).NewMutex("jobs")
+					require.NoError(t, m.Lock())
+					synctest.Wait()
+					for _, n := range nodes {
+						lose(n, m.Value())
+					}
+					require.ErrorIs(t, do(t.Context(), m), redlock.ErrExpired)
+					require.False(t, m.Valid())
+					_, _ = m.Unlock()
+				})
+			})
+		}
+	}
+}

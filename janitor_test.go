@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -341,5 +342,46 @@ func TestJanitorOwesWhatAnExtendBrought(t *testing.T) {
 		require.NoError(t, r.Close(t.Context()))
 		_, held = nodes[2].Value("jobs")
 		require.False(t, held)
+	})
+}
+
+// Close waits for an attempt that is under way, not only for its requests: between the
+// last reply and what takes the attempt back there is none.
+func TestCloseWaitsForAttempts(t *testing.T) {
+	for range 200 {
+		nodes := redlocktest.NewNodes(3)
+		nodes[0].Set("jobs", "foreign", time.Hour)
+		nodes[1].Set("jobs", "foreign", time.Hour)
+		r, err := redlock.New(nodes.Pools())
+		require.NoError(t, err)
+		executed := make(chan struct{})
+		var once sync.Once
+		nodes[2].OnExec(func(redlocktest.Call) { once.Do(func() { close(executed) }) })
+		tried := make(chan error, 1)
+		go func() { tried <- r.NewMutex("jobs").TryLock() }()
+		<-executed
+		require.NoError(t, r.Close(t.Context()))
+		_, left := nodes[2].Value("jobs")
+		require.False(t, left, "what the attempt left was not taken back")
+		require.Error(t, <-tried)
+	}
+}
+
+func TestNoAttemptBeginsAfterClose(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, nodes redlocktest.Nodes) {
+		r, err := redlock.New(nodes.Pools())
+		require.NoError(t, err)
+		open := make(chan struct{})
+		m := r.NewMutex("jobs", redlock.WithGenValueFunc(func() (string, error) { <-open; return "host", nil }))
+		locked, closed := make(chan error, 1), make(chan error, 1)
+		go func() { locked <- m.Lock() }()
+		synctest.Wait()
+		go func() { closed <- r.Close(t.Context()) }()
+		synctest.Wait()
+		require.Empty(t, closed, "an attempt is under way")
+		close(open)
+		require.ErrorIs(t, <-locked, redlock.ErrClosed)
+		require.NoError(t, <-closed)
+		require.Zero(t, heldBy(nodes, "jobs"))
 	})
 }

@@ -131,8 +131,9 @@ func (m *Mutex) outbid(replies []reply) (floor int64, ok bool) {
 	return floor, stale && refused <= len(replies)-m.r.quorum
 }
 
-// lostTo says why the replies to a release or touch are no quorum.
-func (m *Mutex) lostTo(ctx context.Context, replies []reply, missing, other int) []error {
+// lostTo says why the replies to a release or touch are no quorum. over: the grant has
+// ended by them, although too few said so for themselves.
+func (m *Mutex) lostTo(ctx context.Context, replies []reply, over bool, missing, other int) []error {
 	faulty := failed(replies)
 	why := []error{ErrNoQuorum}
 	gone := 0
@@ -142,6 +143,8 @@ func (m *Mutex) lostTo(ctx context.Context, replies []reply, missing, other int)
 		}
 	}
 	switch taken := m.takenBy(replies, other); {
+	case over && gone+m.r.quorum <= len(replies):
+		why = []error{ErrExpired, ErrNoQuorum}
 	case ctx.Err() != nil && len(faulty) > 0:
 		why = []error{ctx.Err()}
 	case gone+m.r.quorum <= len(replies): // enough others might have said yes

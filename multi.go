@@ -19,7 +19,7 @@ func (r *Redlock) NewMultiMutex(names []string, opts ...Option) *Mutex {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	m := r.newMutex(strings.Join(names, ","), names, opts)
 	if len(names) > 1 {
-		m.line = "\x00" + strings.Join(names, "\x00")
+		m.line = lineOf(names)
 	}
 	if len(names) == 0 {
 		m.refuse("NewMultiMutex", names, "needs at least one name")

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -121,4 +122,92 @@ func TestMultiMutexAllOrNone(t *testing.T) {
 	}
 	require.ErrorIs(t, r.NewMultiMutex(nil).Lock(), redlock.ErrInvalidOption)
 	require.ErrorIs(t, r.NewMultiMutex([]string{"a", ""}).Lock(), redlock.ErrInvalidOption)
+}
+
+// What an attempt for several names took in passing has a queue of its own: the holder
+// of another name will not call for it.
+func TestMultiMutexCallsForWhatItTookInPassing(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, nodes redlocktest.Nodes) {
+		for _, n := range nodes {
+			n.SetDelay(2*time.Millisecond, 2*time.Millisecond)
+		}
+		waiting, trying, holding := factoryOf(t, nodes.Pools()), factoryOf(t, nodes.Pools()), factoryOf(t, nodes.Pools())
+		first, warm := holding.NewMutex("warm"), waiting.NewMutex("warm")
+		require.NoError(t, first.Lock())
+		time.AfterFunc(500*time.Millisecond, func() { _, _ = first.Unlock() })
+		require.NoError(t, warm.Lock()) // its client listens from here on
+		unlock(t, warm)
+		b := holding.NewMutex("b")
+		require.NoError(t, b.Lock())
+		time.Sleep(time.Second)
+		tried := make(chan error, 1)
+		go func() { tried <- trying.NewMultiMutex([]string{"a", "b"}).TryLock() }()
+		time.Sleep(3 * time.Millisecond) // it has a by now, and is told that b is busy
+		m, started := waiting.NewMutex("a"), time.Now()
+		require.NoError(t, m.Lock())
+		require.Less(t, time.Since(started), 100*time.Millisecond, "only its timer woke it")
+		require.ErrorIs(t, <-tried, redlock.ErrTaken)
+		unlock(t, m)
+		unlock(t, b)
+	})
+}
+
+// A name that looks like a set is not one.
+func TestMultiMutexIsNoName(t *testing.T) {
+	for _, name := range []string{"\x00a\x00b", "1:a1:b", "a,b"} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, 3, func(t *testing.T, nodes redlocktest.Nodes) {
+				r, a := factoryOf(t, nodes.Pools()), factoryOf(t, nodes.Pools()).NewMutex("a")
+				require.NoError(t, a.Lock())
+				ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+				defer cancel()
+				all := make(chan error, 1)
+				go func() { all <- r.NewMultiMutex([]string{"a", "b"}).LockContext(ctx) }()
+				synctest.Wait()
+				free, started := r.NewMutex(name), time.Now()
+				require.NoError(t, free.LockContext(ctx))
+				require.Less(t, time.Since(started), time.Second)
+				unlock(t, free)
+				cancel()
+				require.Error(t, <-all)
+				unlock(t, a)
+			})
+		})
+	}
+}
+
+// One who waits for a set is called by nobody, and keeps no call from one who waits for
+// the name that is written alike.
+func TestMultiMutexTakesNoCalls(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, nodes redlocktest.Nodes) {
+		holding := factoryOf(t, nodes.Pools())
+		alike, a := holding.NewMutex("a,b"), holding.NewMutex("a")
+		require.NoError(t, alike.Lock())
+		require.NoError(t, a.Lock())
+		r := factoryOf(t, nodes.Pools(), redlock.WithRetryDelay(10*time.Second))
+		for _, n := range nodes { // a subscription is confirmed after both have begun to wait
+			n.SetFaults(func(c redlocktest.Call) (f redlocktest.Fault) {
+				if c.Name == "subscribe" {
+					f.Delay = time.Second
+				}
+				return f
+			})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		all, one := make(chan error, 1), make(chan error, 1)
+		go func() { all <- r.NewMultiMutex([]string{"a", "b"}).LockContext(ctx) }()
+		synctest.Wait()
+		m := r.NewMutex("a,b")
+		go func() { one <- m.LockContext(ctx) }()
+		time.Sleep(2 * time.Second)
+		released := time.Now()
+		unlock(t, alike)
+		require.NoError(t, <-one)
+		require.Less(t, time.Since(released), time.Second)
+		cancel()
+		require.Error(t, <-all)
+		unlock(t, m)
+		unlock(t, a)
+	})
 }

@@ -16,7 +16,7 @@ import (
 type Mutex struct {
 	r    *Redlock
 	name string
-	line string // of turns: the name, told apart from those of several
+	line line // of turns
 	*settings
 	names []keyWords    // one for each name
 	gate  chan struct{} // holds one entry while a grant is out
@@ -33,7 +33,7 @@ func (r *Redlock) NewMutex(name string, opts ...Option) *Mutex {
 }
 
 func (r *Redlock) newMutex(name string, names []string, opts []Option) *Mutex {
-	m := &Mutex{r: r, name: name, line: name, settings: r.settings, gate: make(chan struct{}, 1)}
+	m := &Mutex{r: r, name: name, line: line{name: name}, settings: r.settings, gate: make(chan struct{}, 1)}
 	if len(opts) > 0 {
 		m.settings = newSettings(r.config.with(opts))
 	}
@@ -137,6 +137,10 @@ func (m *Mutex) TryLockContext(ctx context.Context) error {
 }
 
 func (m *Mutex) acquire(ctx context.Context, tries int, wait bool) error {
+	// Before it is looked whether Close has begun, which waits for what came before it:
+	// between two rounds an attempt has no request out, and may yet have to be undone.
+	m.r.tasks.add(1)
+	defer m.r.tasks.done()
 	if err := m.usable(ctx); err != nil {
 		return fail("lock", m.name, ErrFailed, err)
 	}
@@ -252,9 +256,10 @@ func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Backgrou
 // shortens it. Nodes that lost or never had the lock get it again while the
 // validity is unbroken.
 //
-// An error matches ErrExtendFailed and ErrNotHeld, ErrExpired (ran out, final),
-// ErrTaken, ErrNoQuorum or ctx's error. After ErrNoQuorum or ctx's error the
-// grant is still good until Until, and Extend may be tried again.
+// An error matches ErrExtendFailed and ErrNotHeld, ErrExpired (ran out or lost,
+// final), ErrTaken, ErrNoQuorum or ctx's error. After ErrNoQuorum or ctx's error,
+// unless it matches ErrExpired too, the grant is still good until Until, and Extend may
+// be tried again.
 func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	return m.ExtendFor(ctx, m.config.expiry)
 }

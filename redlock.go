@@ -53,7 +53,7 @@ func New(pools []pool.Pool, opts ...Option) (*Redlock, error) {
 	r.closing = r.life.Done()
 	r.patience, r.giveUp = context.WithCancel(context.Background())
 	r.wakes = newWakes(r, len(pools))
-	r.turns.names = map[string]*turnQueue{}
+	r.turns.names = map[line]*turnQueue{}
 	r.renewals = renewals{r: r, wake: make(chan struct{}, 1)}
 	if r.config.err != nil {
 		return nil, r.config.err

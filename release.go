@@ -41,7 +41,7 @@ func (m *Mutex) release(ctx context.Context, g *grant) error {
 		g.degradedBy(replies)
 		return nil
 	}
-	return fail("unlock", m.name, m.lostTo(ctx, replies, codeMissing, codeOtherOwner)...)
+	return fail("unlock", m.name, m.lostTo(ctx, replies, false, codeMissing, codeOtherOwner)...)
 }
 
 // releasing is what the round of an Unlock asks.
@@ -88,8 +88,9 @@ func (q *releasing) count(n *node, a reply) vote {
 	if q.g.won == nil || q.g.won.mayHold(n.index) {
 		q.m.released(n, a, q.g.id, &q.back, q.life)
 	}
-	// A node that never granted confirms by being as the ledger says.
-	if a.err == nil && (a.code == codeReleased || !q.expected.has(n.index)) {
+	// A node that never granted confirms by being as the ledger says; not one on which
+	// somebody else has the lock, who may have a quorum of them.
+	if a.err == nil && (a.code == codeReleased || a.code == codeMissing && !q.expected.has(n.index)) {
 		return yes
 	}
 	return no

@@ -306,7 +306,7 @@ func (s *renewals) renew(h *hold) {
 		if v == won {
 			e.Degraded = rd.noes() > 0
 		} else {
-			why := h.m.lostTo(ctx, rd.snapshot(), codeGone, codeOtherHolder)
+			why := h.m.lostTo(ctx, rd.snapshot(), !h.grant.lease.alive(time.Now()), codeGone, codeOtherHolder)
 			h.reason.Store(&why[0])
 			e.Err = fail("renew", h.m.name, append([]error{ErrExtendFailed}, why...)...)
 		}

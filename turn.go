@@ -2,7 +2,9 @@ package redlock
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -10,8 +12,24 @@ import (
 // others of this process wait here and cost the nodes nothing.
 type turns struct {
 	mu    sync.Mutex
-	names map[string]*turnQueue // guarded by mu; an entry while somebody has the turn
-	spare *turnQueue            // guarded by mu; of a name that is free again
+	names map[line]*turnQueue // guarded by mu; an entry while somebody has the turn
+	spare *turnQueue          // guarded by mu; of a name that is free again
+}
+
+// line is what turns are for: a name, or the set of several.
+type line struct {
+	name string
+	set  bool
+}
+
+// lineOf is the line of several names. Each has its length in front, for a name may
+// hold any byte.
+func lineOf(names []string) line {
+	var all strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&all, "%d:%s", len(name), name)
+	}
+	return line{name: all.String(), set: true}
 }
 
 type turnQueue struct {
@@ -29,12 +47,12 @@ type standing struct {
 // turn is the right to ask the nodes for a name.
 type turn struct {
 	t    *turns
-	name string
+	line line
 }
 
 // enter waits for the turn.
 func (t *turns) enter(ctx context.Context, m *Mutex) (turn, error) {
-	mine := turn{t: t, name: m.line}
+	mine := turn{t: t, line: m.line}
 	t.mu.Lock()
 	q, busy := t.names[m.line]
 	if !busy {
@@ -73,16 +91,16 @@ func (t *turns) enter(ctx context.Context, m *Mutex) (turn, error) {
 
 // note keeps what the one whose turn it is was told of the holder, for those who
 // give up without having asked.
-func (t *turns) note(name string, taken error) {
+func (t *turns) note(l line, taken error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.names[name].taken = taken
+	t.names[l].taken = taken
 }
 
-func (t *turns) seen(name string) error {
+func (t *turns) seen(l line) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if q := t.names[name]; q != nil && q.taken != nil {
+	if q := t.names[l]; q != nil && q.taken != nil {
 		return q.taken
 	}
 	return nil
@@ -92,9 +110,9 @@ func (t *turns) seen(name string) error {
 func (t turn) leave() {
 	t.t.mu.Lock()
 	defer t.t.mu.Unlock()
-	q := t.t.names[t.name]
+	q := t.t.names[t.line]
 	if len(q.waiting) == 0 {
-		delete(t.t.names, t.name)
+		delete(t.t.names, t.line)
 		*q = turnQueue{}
 		t.t.spare = q
 		return
@@ -108,7 +126,7 @@ func (t turn) leave() {
 func (t turn) fail(no *refusal, d demands) {
 	t.t.mu.Lock()
 	defer t.t.mu.Unlock()
-	q := t.t.names[t.name]
+	q := t.t.names[t.line]
 	q.waiting = slices.DeleteFunc(q.waiting, func(s *standing) bool {
 		if s.demands != d {
 			return false

@@ -155,3 +155,10 @@ func TestTurnKeepsWhatIsKnownOfTheHolder(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+func TestLinesAreToldApart(t *testing.T) {
+	t.Parallel()
+	require.NotEqual(t, lineOf([]string{"a\x00b", "c"}), lineOf([]string{"a", "b\x00c"}))
+	require.NotEqual(t, lineOf([]string{"a1:b"}), lineOf([]string{"a", "b"}))
+	require.NotEqual(t, line{name: lineOf([]string{"a", "b"}).name}, lineOf([]string{"a", "b"}), "a name may look like a set")
+}

@@ -53,7 +53,9 @@ type waiter struct {
 // newWaiter must be followed by finish.
 func (m *Mutex) newWaiter() *waiter {
 	w := &waiter{m: m, wake: make(chan struct{}, 1), near: make(chan struct{}, 1), out: make([]int, len(m.r.nodes))}
-	m.r.wakes.add(w)
+	if len(m.names) == 1 { // who waits for several joins no queue, and nobody calls
+		m.r.wakes.add(w)
+	}
 	return w
 }
 

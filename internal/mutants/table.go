@@ -37,7 +37,7 @@ func votes() []Mutant {
 		},
 		{
 			Rule: "an unlock is confirmed by the nodes that held", File: "release.go",
-			Old: "a.code == codeReleased || !q.expected.has(n.index)", New: "true", Test: "TestErrorsOfEveryVerb",
+			Old: "a.code == codeReleased || a.code == codeMissing && !q.expected.has(n.index)", New: "true", Test: "TestErrorsOfEveryVerb",
 		},
 		{
 			Rule: "refusals that need mending end an acquire", File: "judge.go",
@@ -281,6 +281,22 @@ func waiting() []Mutant {
 		{
 			Rule: "silence towards the impatient is none towards others", File: "lanes.go",
 			Old: "int64(patience) <= l.waited.Load()", New: "patience > 0", Test: "TestSuspectOfTheImpatientOnly",
+		},
+		{
+			Rule: "an unlock is not confirmed by a node that somebody else has", File: "release.go",
+			Old: "a.code == codeMissing && !q.expected", New: "!q.expected", Test: "TestUnlockSeesAnotherHolder",
+		},
+		{
+			Rule: "Close waits for attempts", File: "mutex.go",
+			Old: "	m.r.tasks.add(1)\n	defer m.r.tasks.done()\n", New: "", Test: "TestCloseWaitsForAttempts|TestNoAttemptBeginsAfterClose",
+		},
+		{
+			Rule: "what a set took in passing is called for", File: "acquire.go",
+			Old: "held && len(m.names) == 1", New: "held", Test: "TestMultiMutexCallsForWhatItTookInPassing",
+		},
+		{
+			Rule: "a grant that the replies ended has expired", File: "judge.go",
+			Old: "why = []error{ErrExpired, ErrNoQuorum}", New: "why = []error{ErrNoQuorum}", Test: "TestWhatIsOverByTheRepliesIsExpired",
 		},
 		{
 			Rule: "a busy node gets one batch at a time", File: "pool/internal/batch/batch.go",
